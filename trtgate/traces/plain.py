@@ -1,0 +1,153 @@
+"""Plain tables, JSON lines and Parquet, whose columns the user names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from trtgate.errors import TraceError
+from trtgate.traces.base import ColumnNames, ReadOptions, TimeUnit, Trace
+from trtgate.traces.files import hashing, read_head
+from trtgate.traces.jsonlines import first_object, read_json_lines
+from trtgate.traces.rows import NO_COUNT, NO_TIME, Block, Counts, Origin, assemble, numeric_time_us, select
+from trtgate.traces.tables import date_times_us, find_columns, needed, read_table, split_header
+
+_BATCH_ROWS = 1 << 16  # batches that stay in the cache of a processor are the fastest
+OWN_NAMES = ColumnNames("arrival_s", "prompt_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class CsvReader:
+    """A table with commas; without names from the user it must use our own."""
+
+    name: str = "csv"
+
+    def sniff(self, head: bytes, filename: str) -> bool:  # noqa: ARG002 - the header says enough
+        """Whether the first line looks like names of columns."""
+        names = split_header(head)[1]
+        return len(names) > 1 and all(name.replace(" ", "_").isidentifier() for name in names)
+
+    def read(self, path: Path, options: ReadOptions) -> Trace:
+        """Read the table; `TraceError` where a column is missing or the unit of numeric times is unknown."""
+        columns = options.columns or OWN_NAMES
+        head = read_head(path)
+        where = find_columns(path, split_header(head)[1], columns)
+        cells = (head.lstrip(b"\r\n").split(b"\n")[1:2] or [b""])[0].decode(errors="replace").split(",")
+        sample = cells[where[0]].strip().strip('"') if where[0] < len(cells) else ""
+        return read_table(path, self.name, columns, time_unit(path, columns, sample, options), options)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonReader:
+    """JSON lines of one request each; without names from the user they must use our own."""
+
+    name: str = "jsonl"
+
+    def sniff(self, head: bytes, filename: str) -> bool:  # noqa: ARG002 - the keys say enough
+        """Whether the first line is a JSON object."""
+        return bool(first_object(head))
+
+    def read(self, path: Path, options: ReadOptions) -> Trace:
+        """Read the lines; `TraceError` where a key is missing or the unit of numeric times is unknown."""
+        columns = options.columns or OWN_NAMES
+        sample = first_object(read_head(path)).get(columns.time or "")
+        # a missing key is reported by the reading itself, with the keys that are there
+        unit = "none" if sample is None else time_unit(path, columns, str(sample), options)
+        return read_json_lines(path, self.name, columns, unit, options)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """A Parquet file; without names from the user it must use our own."""
+
+    name: str = "parquet"
+
+    def sniff(self, head: bytes, filename: str) -> bool:  # noqa: ARG002 - the first bytes say enough
+        """Whether the file begins as Parquet does."""
+        return head.startswith(b"PAR1")
+
+    def read(self, path: Path, options: ReadOptions) -> Trace:
+        """Read the columns; `TraceError` where one is missing, of a wrong type, or the file is damaged."""
+        columns = options.columns or OWN_NAMES
+        try:
+            with parquet.ParquetFile(path) as file, hashing(path) as digest:
+                find_columns(path, file.schema_arrow.names, columns)
+                unit = _parquet_unit(path, file.schema_arrow, columns, options)
+                blocks = file.iter_batches(_BATCH_ROWS, columns=list(needed(columns)))
+                parts = (select(_block(path, batch, columns, unit), options) for batch in blocks)
+                return assemble(parts, Origin(path, self.name, unit, digest))
+        except (pa.ArrowException, OSError) as error:
+            raise TraceError(f"`{path}` is not readable as Parquet: {error}", "fetch it again") from error
+
+
+def _parquet_unit(path: Path, schema: pa.Schema, columns: ColumnNames, options: ReadOptions) -> TimeUnit:
+    if columns.time is None:
+        return "none"
+    kind = schema.field(columns.time).type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return time_unit(path, columns, "0" if number else "a date", options)
+
+
+def _block(path: Path, batch: pa.RecordBatch, columns: ColumnNames, unit: TimeUnit) -> Block:
+    prompt, output = (_counts(path, batch, name) for name in needed(columns)[-2:])
+    reason = np.zeros(len(prompt), np.uint8)
+    for counts in (prompt, output):
+        if counts.dtype.kind == "f":
+            reason[np.isnan(counts)] = NO_COUNT
+    if columns.time is None:
+        return Block(None, prompt, output, reason)
+    column = batch.column(columns.time)
+    if unit == "timestamp":
+        if pa.types.is_string(column.type):
+            time_us, late = date_times_us(column.fill_null("").to_pandas())
+        else:
+            time_us = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
+            late = reason * 0
+    else:
+        time_us, late = numeric_time_us(column.cast(pa.float64()).fill_null(0.0).to_numpy(), unit)
+    if column.null_count:
+        late[column.is_null().to_numpy(zero_copy_only=False)] = NO_TIME
+    return Block(time_us, prompt, output, np.where(late, late, reason))
+
+
+def _counts(path: Path, batch: pa.RecordBatch, name: str) -> Counts:
+    """Return a column of counts, nan where there is none."""
+    column = batch.column(name)
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        raise TraceError(f"`{name}` in `{path}` is of type {column.type}", "give a column of numbers")
+    if column.null_count or not pa.types.is_signed_integer(column.type):
+        return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    return np.asarray(column.cast(pa.int64()).to_numpy(), np.int64)
+
+
+def time_unit(path: Path, columns: ColumnNames, sample: str, options: ReadOptions) -> TimeUnit:
+    """Return how times are written, by the user's word, a sample value and the name of the column."""
+    if columns.time is None:
+        return "none"
+    if not _is_number(sample):
+        return "timestamp"
+    if options.time_unit:
+        return options.time_unit
+    if columns.time.lower().endswith("_ms"):
+        return "ms"
+    if columns.time.lower().endswith(("_s", "_sec", "_seconds")):
+        return "s"
+    raise TraceError(
+        f"`{columns.time}` in `{path}` holds numbers of an unknown unit, such as `{sample[:40]}`",
+        "say `--time-unit s` or `--time-unit ms`",
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+CSV = CsvReader()
+JSONL = JsonReader()
+PARQUET = ParquetReader()
