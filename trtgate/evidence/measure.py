@@ -1,0 +1,182 @@
+"""One run: a fresh start, requests that do not count, one window of load, and what the runtime says of it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from trtgate.console import Console
+from trtgate.errors import RuntimeFailedError
+from trtgate.evidence.answers import count_wrong
+from trtgate.evidence.arm import Arm, started, target_of
+from trtgate.evidence.ledger import GraphCounts, Measurement, Quantiles
+from trtgate.evidence.watch import Watch
+from trtgate.loads.base import Answer, Ask, LoadResult, Progress
+from trtgate.loads.metrics import quantile, samples
+from trtgate.loads.run import run_load
+from trtgate.profile import Canary
+from trtgate.record import sha256
+from trtgate.runtimes.base import Step
+from trtgate.runtimes.process import Server
+from trtgate.runtimes.stats import Poller
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """The load of one pair: the same requests for both arms, and those sent before, which do not count."""
+
+    asks: tuple[Ask, ...]
+    warm: tuple[Ask, ...]
+    trace_sha256: str
+    segment_s: tuple[float, float]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A measurement with its answers, which are compared between the arms and then dropped."""
+
+    measurement: Measurement
+    answers: tuple[Answer, ...]
+
+
+def measure(arm: Arm, window: Window, logs: Path, now: str, console: Console) -> Run:
+    """Start the arm, warm it, send the window, stop it; a failing runtime is a result, not an error."""
+    try:
+        return _measure(arm, window, logs, now, console)
+    except RuntimeFailedError as error:
+        blank = _measurement(arm, window, now, ())
+        return Run(blank.model_copy(update={"failure": error.message}), ())
+
+
+def _measure(arm: Arm, window: Window, logs: Path, now: str, console: Console) -> Run:
+    settings = arm.profile.canary
+    stem = f"{arm.name}-{window.seed}"
+    with started(arm, logs / f"{stem}.log", console) as server:
+        grids = arm.runtime.effective_grids(arm.config, arm.version)[0]
+        target = target_of(server, arm.profile)
+        with Poller(server, arm.runtime, grids, arm.config, logs / f"{stem}-steps.jsonl") as poller:
+            if window.warm:
+                run_load(target, window.warm, timeout_s=settings.request_timeout_s, drain_s=settings.drain_s)
+            poller.drain()
+            mark = poller.mark()
+            with Watch(server) as watch:
+                result = run_load(
+                    target,
+                    window.asks,
+                    timeout_s=settings.request_timeout_s,
+                    drain_s=settings.drain_s,
+                    progress=lambda now: console.progress(describe_progress(arm.title, now)),
+                    stop=watch.stopped,
+                )
+                console.progress_done()
+                watch.require_well()
+            poller.drain()
+            steps = poller.steps_since(mark)
+        measurement = _measurement(arm, window, now, result.answers)
+        return Run(_with_results(measurement, result, steps, arm.profile.canary, server), result.answers)
+
+
+def describe_progress(title: str, progress: Progress) -> str:
+    """One line while the load runs."""
+    return (
+        f"{title}: {progress.elapsed_s:.0f} s, sent {progress.sent} of {progress.asked}, running {progress.running}, "
+        f"failed {progress.failed}"
+    )
+
+
+def compare_answers(baseline: Run, candidate: Run, tolerance: float) -> Measurement:
+    """The candidate's measurement with the number of its answers that differ from the baseline's."""
+    checked, wrong = count_wrong(baseline.answers, candidate.answers, tolerance)
+    return candidate.measurement.model_copy(update={"checked_answers": checked, "wrong_answers": wrong})
+
+
+def count_graphs(steps: Sequence[Step]) -> GraphCounts | None:
+    """Replays, fallbacks with their reasons, padding and median step times; None where the runtime reported nothing."""
+    if not steps:
+        return None
+    replayed = [step for step in steps if step.replayed and step.bucket]
+    times: dict[str, list[float]] = defaultdict(list)
+    for step in steps:
+        if step.step_ms is not None:
+            times[f"{step.kind}:{step.bucket}" if step.replayed else f"eager:{step.kind}"].append(
+                step.step_ms
+            )
+    return GraphCounts(
+        decode_steps=sum(step.kind == "decode" for step in steps),
+        decode_replayed=sum(step.kind == "decode" for step in replayed),
+        token_steps=sum(step.kind == "tokens" for step in steps),
+        token_replayed=sum(step.kind == "tokens" for step in replayed),
+        real_tokens=sum(step.size for step in replayed),
+        padded_tokens=sum(step.bucket or 0 for step in replayed),
+        reasons=dict(
+            Counter(f"{step.kind}: {step.reason or 'unknown'}" for step in steps if not step.replayed)
+        ),
+        predicted=any(step.predicted for step in steps),
+        step_ms={key: round(median(values), 4) for key, values in sorted(times.items())},
+        step_counts={key: len(values) for key, values in sorted(times.items())},
+    )
+
+
+def _measurement(arm: Arm, window: Window, now: str, answers: Sequence[Answer]) -> Measurement:
+    failed = Counter(answer.error for answer in answers if answer.error is not None)
+    work = [(len(ask.prompt), ask.max_tokens) for ask in window.asks]
+    return Measurement(
+        arm=arm.name,
+        title=arm.title,
+        started=now,
+        trace_sha256=window.trace_sha256,
+        requests=len(answers),
+        succeeded=len(answers) - failed.total(),
+        errors=dict(sorted(failed.items())),
+        output_tokens=sum(answer.tokens for answer in answers if answer.ok),
+        work_sha256=sha256(repr(work).encode()),
+    )
+
+
+def _with_results(
+    measurement: Measurement,
+    result: LoadResult,
+    steps: Sequence[Step],
+    settings: Canary,
+    server: Server,
+) -> Measurement:
+    lateness = result.instrument.late_p99_ms
+    invalid = []
+    if lateness > settings.max_send_lateness_ms:
+        invalid.append(
+            f"requests left {lateness:.0f} ms late (p99), {settings.max_send_lateness_ms:.0f} allowed"
+        )
+    short = [answer for answer in result.answers if answer.ok and answer.tokens != answer.max_tokens]
+    if short:
+        invalid.append(f"{len(short)} answers have another length than was asked for")
+    capacity = [step.kv_tokens for step in steps if step.kv_tokens]
+    return measurement.model_copy(
+        update={
+            "quantiles": _quantiles(result),
+            "graphs": count_graphs(steps),
+            "memory_bytes": max([server.memory_bytes(), *(step.memory_bytes or 0 for step in steps)]),
+            "kv_tokens": max(capacity) if capacity else None,
+            "start_ms": {name: round(value, 1) for name, value in server.phases.items()},
+            "send_lateness_p99_ms": round(lateness, 3),
+            "invalid": tuple(invalid),
+        }
+    )
+
+
+def _quantiles(result: LoadResult) -> dict[str, Quantiles]:
+    found = {}
+    for name in ("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms", "worst_gap_ms"):
+        values = np.sort(samples(result)[name])
+        if len(values):
+            found[name] = Quantiles(
+                samples=len(values),
+                p50=round(quantile(values, 0.5), 4),
+                p95=round(quantile(values, 0.95), 4),
+                p99=round(quantile(values, 0.99), 4),
+                maximum=round(float(values[-1]), 4),
+            )
+    return found
