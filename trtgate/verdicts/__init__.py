@@ -1,0 +1,1 @@
+"""What the evidence means: statistics, hard gates and the judge."""
