@@ -121,3 +121,27 @@ def test_a_counter_that_only_grows_adds_up_however_it_is_cut(steps):
     points = [(float(n), float(value)) for n, value in enumerate(np.cumsum(steps))]
     assert resets_of(points) == set()
     assert increase(points, set()) == points[-1][1] - points[0][1]
+
+
+@pytest.mark.parametrize(
+    "point", [[float("inf"), "5"], [float("nan"), "5"], [10**400, "5"], "ab", [1, 2, 3], None]
+)
+def test_a_point_that_is_no_time_and_value_is_counted(tmp_path, point):
+    odd = series("1", 0, 5)
+    odd["values"].append(point)
+    ranges = read(tmp_path, answer(odd, series("+Inf", 0, 9)))
+    assert (ranges.count.tolist(), ranges.sources[0].dropped) == ([5, 4], {"sample not readable": 1})
+
+
+def test_a_count_beyond_all_reason_is_no_number(tmp_path):
+    ranges = read(tmp_path, answer(series("1", 0, 5), series("2", 0, 1e300), series("+Inf", 0, 9)))
+    assert ranges.sources[0].dropped == {"sample is not a number": 1}
+
+
+@pytest.mark.parametrize("edge", ["NaN", "many"])
+def test_a_bucket_whose_edge_is_no_number_is_refused(tmp_path, edge):
+    path = tmp_path / "metrics.txt"
+    lines = [f'm_bucket{{le="{edge}"}} 3', 'm_bucket{le="+Inf"} 4', "m_sum 9", "m_count 4"]
+    path.write_text("# TYPE m histogram\n" + "\n".join(lines) + "\n")
+    with pytest.raises(TraceError, match=f'has a bucket with `le="{edge}"`'):
+        read_any(path, format="prometheus", options=ReadOptions(metric="m"))

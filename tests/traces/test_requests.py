@@ -229,3 +229,18 @@ def test_damaged_parquet_is_refused(tmp_path):
     (tmp_path / "a.parquet").write_bytes(whole[:-20])
     with pytest.raises(TraceError, match="is not readable as Parquet"):
         read_trace(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("first", ["", "?", "null"])
+def test_the_first_row_does_not_decide_how_times_are_written(tmp_path, first):
+    table = write(tmp_path / "a.csv", f"t_s,in,out\n{first},1,2\n0,1,2\n1.5,3,4\n")
+    first = "null" if first in ("", "null") else f'"{first}"'
+    rows = "".join(f'{{"t_s": {t}, "in": 1, "out": 2}}\n' for t in (first, 0, 1.5))
+    for path in (table, write(tmp_path / "a.jsonl", rows)):
+        assert read_trace(path, columns=ColumnNames("t_s", "in", "out")).arrival_s.tolist() == [0, 1.5]
+
+
+def test_a_first_line_without_a_key_hides_no_format(tmp_path):
+    text = (DATA / "mooncake_ms.jsonl").read_text()
+    source = read_trace(write(tmp_path / "a.jsonl", '{"input_length": 5}\n' + text)).sources[0]
+    assert (source.format, source.dropped) == ("mooncake", {"time missing": 1})

@@ -76,7 +76,18 @@ def test_an_absurd_rate_is_refused_before_anything_is_drawn(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "shares", ["{}x", "{1: -1.0}", "{-1: 1.0}", "{1: 'a'}", "[1]", "{1: 0.0}", "{10**9: 1}", "(" * 300]
+    "shares",
+    [
+        "{}x",
+        "{1: -1.0}",
+        "{-1: 1.0}",
+        "{1: 'a'}",
+        "[1]",
+        "{1: 0.0}",
+        "{10**9: 1}",
+        "{" + "9" * 40 + ": 1.0}",
+        "(" * 300,
+    ],
 )
 def test_a_broken_distribution_is_refused(tmp_path, shares):
     text = '{"0": {"input_tokens": "{1: 1.0}", "output_tokens": "%s"}}'.replace("%s", shares)

@@ -322,3 +322,10 @@ def test_a_table_is_read_as_if_row_by_row(tmp_path_factory, rows):
     assert trace.prompt_tokens.tolist() == [prompt for _, prompt, _ in good]
     assert trace.output_tokens.tolist() == [output for _, _, output in good]
     assert trace.sources[0].read == len(rows)
+
+
+def test_bytes_that_are_no_text_cost_their_row_only(tmp_path):
+    path = write(
+        tmp_path / "a.csv", f"{HEADER}\n{ROW}\n".encode() + b"\xc8\xff,1\n2023-11-16 18:15:47,\xb4,5\n"
+    )
+    assert (len(read_trace(path)), read_trace(path).sources[0].read) == (1, 3)

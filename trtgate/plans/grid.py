@@ -300,7 +300,9 @@ def _last_point(choice: _Choice, eager: CostCurve) -> int | None:
 def _reason(rows: list[GridRow], chosen: int, eager: GridRow, tolerance: float) -> str:
     row, best = rows[chosen], min(rows, key=lambda row: row.step_ms)
     saved = 1 - row.step_ms / eager.step_ms
-    against = f"{saved:.1%} below eager" if row.buckets else "no bucket saves enough to be worth its graph"
+    against = f"{abs(saved):.1%} {'below' if saved >= 0 else 'above'} eager"
+    if not row.buckets:
+        against = "no bucket saves enough to be worth its graph"
     if row is best:
         return f"{row.name} at {row.step_ms:.3f} ms a step: none of the grids that fit is faster; {against}"
     return (

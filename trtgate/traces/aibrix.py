@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from trtgate.traces.base import ReadOptions, Trace
-from trtgate.traces.files import hashing, lines
-from trtgate.traces.jsonlines import block_of, first_object, objects
+from trtgate.traces.files import Piece, hashing, lines
+from trtgate.traces.jsonlines import block_of, head_keys, objects
 from trtgate.traces.rows import OTHER_SHAPE, Kept, Origin, assemble, select
 from trtgate.traces.tables import in_parallel
 
@@ -23,14 +23,14 @@ class AibrixReader:
 
     def sniff(self, head: bytes, filename: str) -> bool:  # noqa: ARG002 - the keys say enough
         """Whether the first line has a time and a list of requests."""
-        first = first_object(head)
+        first = head_keys(head)
         return "timestamp" in first and isinstance(first.get("requests"), list)
 
     def read(self, path: Path, options: ReadOptions) -> Trace:
         """Read every request of every line; `TraceError` where none can be used."""
         unit = options.time_unit or "ms"
 
-        def parse(piece: bytes) -> Kept:
+        def parse(piece: Piece) -> Kept:
             left_out: Counter[str] = Counter()
             rows = [row for line in objects(piece, left_out) for row in _requests(line, left_out)]
             return select(block_of(rows, unit, left_out), options)

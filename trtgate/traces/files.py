@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import zstandard
+from numpy.typing import NDArray
 
 from trtgate.errors import TraceError
 from trtgate.record import sha256_file
@@ -22,14 +24,17 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
+Piece = bytes | bytearray
+
+
 class Readable(Protocol):
     """Bytes in order."""
 
     def read(self, size: int, /) -> bytes:
         """Return up to `size` bytes, none at the end."""
 
-    def readline(self, size: int, /) -> bytes:
-        """Return up to `size` bytes, and no more than one line."""
+    def readinto(self, buffer: memoryview, /) -> int:
+        """Fill a buffer as far as possible, and return how far."""
 
 
 def read_head(path: Path) -> bytes:
@@ -47,24 +52,38 @@ def read_head(path: Path) -> bytes:
     return head
 
 
-def lines(path: Path, piece_bytes: int | None = None) -> Iterator[bytes]:
-    """Yield the file in pieces of about `piece_bytes`, each of whole lines; the last may lack its newline.
+def lines(path: Path) -> Iterator[Piece]:
+    """Yield the file in pieces of whole lines; only the last may lack its newline.
 
     Refuses (`TraceError`) a line of more than 16 MiB, so that memory stays bounded, and damaged compression.
     """
     with open_bytes(path) as file:
-        start = 0
-        while piece := _read(file, piece_bytes or PIECE_BYTES, path):
-            rest = b"" if piece.endswith(b"\n") else _read_line(file, path)
+        start, rest, ended = 0, b"", False
+        while not ended:
+            piece = bytearray(len(rest) + PIECE_BYTES)
+            piece[: len(rest)] = rest
+            end = _fill(file, piece, len(rest), path)
+            ended = end < len(piece)
+            cut = end if ended else piece.rfind(b"\n") + 1
+            rest = bytes(piece[cut:end])
+            del piece[cut:]  # shrinks in place: whole lines are never copied
+            if start == 0:
+                piece = piece.removeprefix(BYTE_ORDER_MARK)
+            start += cut
             if len(rest) > LONGEST_LINE_BYTES:
-                at = start + piece.rfind(b"\n") + 1
                 raise TraceError(
-                    f"the line at byte {at} of `{path}` is longer than {LONGEST_LINE_BYTES >> 20} MiB",
+                    f"the line at byte {start} of `{path}` is longer than {LONGEST_LINE_BYTES >> 20} MiB",
                     "give a file with one request or iteration a line",
                 )
-            whole = piece + rest
-            yield whole if start else whole.removeprefix(BYTE_ORDER_MARK)
-            start += len(whole)
+            if piece:
+                yield piece
+
+
+def bytes_of(piece: Piece) -> NDArray[np.uint8]:
+    """Return the bytes of a piece as an array, read-only whatever the piece is: compiled code knows one type."""
+    text = np.frombuffer(piece, np.uint8)
+    text.flags.writeable = False
+    return text
 
 
 def pieces(path: Path) -> Iterator[bytes]:
@@ -130,10 +149,12 @@ def _read(file: Readable, size: int, path: Path) -> bytes:
     return b"".join(parts)
 
 
-def _read_line(file: Readable, path: Path) -> bytes:
-    """Read to the end of the line, or a little more than the longest that is allowed."""
-    with _translated(path):
-        return file.readline(LONGEST_LINE_BYTES + 1)
+def _fill(file: Readable, piece: bytearray, filled: int, path: Path) -> int:
+    """Read until `piece` is full or the file has ended; returns how much of it is filled."""
+    with _translated(path), memoryview(piece) as view:
+        while filled < len(piece) and (count := file.readinto(view[filled:])):
+            filled += count
+    return filled
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtgate.traces.base import ReadOptions, Steps
-from trtgate.traces.files import hashing, lines
+from trtgate.traces.files import Piece, bytes_of, hashing, lines
 from trtgate.traces.rows import Origin
 from trtgate.traces.scan import SHORTEST_LINE, scan_trtllm
 from trtgate.traces.steps import WIDTH, StepRows, step_rows
@@ -77,14 +77,14 @@ class Log:
     def _rows(self, path: Path, options: ReadOptions) -> Iterator[StepRows]:
         return in_parallel(lambda piece: self._parse(piece, options.draft_len), lines(path))
 
-    def _parse(self, piece: bytes, draft_len: int) -> StepRows:
-        text = np.frombuffer(piece, np.uint8)
+    def _parse(self, piece: Piece, draft_len: int) -> StepRows:
+        text = bytes_of(piece)
         rows = np.empty((len(text) // SHORTEST_LINE + 1, WIDTH))
         count, total = self.scan(text, rows)
         found = step_rows(rows[:count], draft_len=draft_len, padding_known=self.padded)
         return replace(found, unmatched=total - count, times_s=self._times_s(piece))
 
-    def _times_s(self, piece: bytes) -> tuple[float, float]:
+    def _times_s(self, piece: Piece) -> tuple[float, float]:
         """Return the first and the last time in a piece, in seconds; nan where none can be read."""
         first = self.time.search(piece)
         last = next(reversed(self.time.findall(piece[-_TAIL_BYTES:])), None)

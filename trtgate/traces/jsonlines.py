@@ -1,4 +1,4 @@
-"""Reads JSON lines, one request a line: by pyarrow, and line by line only where a line needs it."""
+"""Reads JSON lines, one request a line, each on its own: a broken line costs itself only."""
 
 import json
 from collections import Counter
@@ -9,13 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-from pyarrow import compute
-from pyarrow import json as arrow_json
 
 from trtgate.errors import TraceError
 from trtgate.traces.base import COLUMNS_SPELLING, ColumnNames, ReadOptions, TimeUnit, Trace
-from trtgate.traces.files import hashing, lines, read_head
+from trtgate.traces.files import Piece, hashing, lines, read_head
 from trtgate.traces.rows import (
     CUT_OFF,
     OTHER_SHAPE,
@@ -23,7 +20,6 @@ from trtgate.traces.rows import (
     Origin,
     assemble,
     counted,
-    numeric_time_us,
     select,
 )
 from trtgate.traces.tables import in_parallel, lenient, needed
@@ -48,7 +44,7 @@ class JsonLinesReader:
 
     def sniff(self, head: bytes, filename: str) -> bool:  # noqa: ARG002 - the keys say enough
         """Whether the first line has the keys of this format."""
-        keys = first_object(head).keys()
+        keys = head_keys(head).keys()
         return self.marks | set(needed(self.columns)) <= keys and not self.absent & keys
 
     def read(self, path: Path, options: ReadOptions) -> Trace:
@@ -67,7 +63,7 @@ def read_json_lines(
     block_tokens: int = 0,
 ) -> Trace:
     """Read JSON lines whose keys and time unit are known; notes rows whose blocks do not fit their length."""
-    first = first_object(read_head(path))
+    first = head_keys(read_head(path))
     missing = [key for key in needed(columns) if key not in first]
     if first and missing:
         raise TraceError(
@@ -75,7 +71,7 @@ def read_json_lines(
             f"name its keys with `--columns {COLUMNS_SPELLING}`; `--format lengths` reads lengths alone",
         )
 
-    def parse(piece: bytes) -> tuple[Block, int]:
+    def parse(piece: Piece) -> tuple[Block, int]:
         return _parse(piece, columns, unit, block_tokens)
 
     misfits = 0
@@ -92,16 +88,20 @@ def read_json_lines(
         return assemble(parts, Origin(path, name, unit, digest, (note,) if misfits else ()))
 
 
-def first_object(head: bytes) -> dict[str, Any]:
-    """Return the first line of a head as a JSON object, empty where it is none."""
-    line = head.lstrip().split(b"\n", 1)[0]
-    found = _object(line) if line.startswith(b"{") else None
-    return found if isinstance(found, dict) else {}
+def head_objects(head: bytes) -> list[dict[str, Any]]:
+    """Return the objects in the first lines, none where the text does not begin with one."""
+    rows = head.split(b"\n") if head.lstrip().startswith(b"{") else []
+    return [found for line in rows if isinstance(found := _object(line), dict)]
 
 
-def objects(piece: bytes, left_out: Counter[str]) -> Iterator[dict[str, Any]]:
+def head_keys(head: bytes) -> dict[str, Any]:
+    """Return the keys that the objects in the first lines have, each with its first value."""
+    return {key: value for row in reversed(head_objects(head)) for key, value in row.items()}
+
+
+def objects(piece: Piece, left_out: Counter[str]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a piece, one a line, and count the lines that hold none."""
-    rows = piece.split(b"\n")
+    rows = bytes(piece).split(b"\n")
     for place, line in enumerate(rows):
         if not line.strip():
             continue
@@ -123,11 +123,9 @@ def block_of(rows: Iterable[tuple[Any, ...]], unit: TimeUnit, left_out: Counter[
     return Block(none, none, none, np.empty(0, np.uint8), left_out)
 
 
-def _parse(piece: bytes, columns: ColumnNames, unit: TimeUnit, block_tokens: int) -> tuple[Block, int]:
+def _parse(piece: Piece, columns: ColumnNames, unit: TimeUnit, block_tokens: int) -> tuple[Block, int]:
     if not piece.strip():
         return block_of((), unit, Counter()), 0
-    if unit != "timestamp" and (typed := _typed(piece, columns, unit, block_tokens)):
-        return typed
     left_out: Counter[str] = Counter()
     names = needed(columns)
     rows, misfits = [], 0
@@ -135,32 +133,6 @@ def _parse(piece: bytes, columns: ColumnNames, unit: TimeUnit, block_tokens: int
         rows.append(tuple(row.get(name) for name in names))
         misfits += _misfit(row.get(BLOCKS), row.get(columns.prompt_tokens), block_tokens)
     return block_of(rows, unit, left_out), misfits
-
-
-def _typed(piece: bytes, columns: ColumnNames, unit: TimeUnit, block_tokens: int) -> tuple[Block, int] | None:
-    """Read a piece in which every line has numbers under every key; None where one has not."""
-    fields = [(columns.prompt_tokens, pa.int64()), (columns.output_tokens, pa.int64())]
-    fields += [(columns.time, pa.float64())] if columns.time is not None else []
-    fields += [(BLOCKS, pa.list_(pa.int64()))] if block_tokens else []
-    try:
-        table = arrow_json.read_json(
-            pa.py_buffer(piece),
-            arrow_json.ReadOptions(use_threads=False, block_size=len(piece) + 1),
-            arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    if table.num_columns < len(fields) or any(table.column(name).null_count for name in needed(columns)):
-        return None
-    prompt, output = (table.column(name).to_numpy() for name in needed(columns)[-2:])
-    misfits = 0
-    if block_tokens:
-        counts = compute.list_value_length(table.column(BLOCKS)).fill_null(-1).to_numpy()
-        misfits = int(np.count_nonzero((counts >= 0) & (counts != -(-prompt // block_tokens))))
-    if columns.time is None:
-        return Block(None, prompt, output, np.zeros(len(prompt), np.uint8)), misfits
-    time_us, reason = numeric_time_us(table.column(columns.time).to_numpy(), unit)
-    return Block(time_us, prompt, output, reason), misfits
 
 
 def _misfit(blocks: object, prompt: object, block_tokens: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from trtgate.errors import TraceError
 from trtgate.traces.base import ColumnNames, ReadOptions, Trace
 from trtgate.traces.files import read_head
-from trtgate.traces.jsonlines import first_object, read_json_lines
+from trtgate.traces.jsonlines import head_keys, read_json_lines
 from trtgate.traces.tables import read_table, split_header
 
 PAIRS = (
@@ -32,7 +32,7 @@ class LengthsReader:
     def read(self, path: Path, options: ReadOptions) -> Trace:
         """Read the lengths; all arrive at 0, and the time unit of the source is `none`."""
         head = read_head(path)
-        keys = list(first_object(head))
+        keys = list(head_keys(head))
         pair = _known(set(keys or split_header(head)[1]))
         if options.columns:
             pair = (options.columns.prompt_tokens, options.columns.output_tokens)

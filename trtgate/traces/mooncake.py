@@ -1,6 +1,5 @@
 """The Mooncake traces: milliseconds, prefix blocks of 512 tokens, arrivals recorded in bins of 3 seconds."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from trtgate.traces.base import ColumnNames, ReadOptions, Trace
 from trtgate.traces.files import read_head
-from trtgate.traces.jsonlines import JsonLinesReader, objects
+from trtgate.traces.jsonlines import JsonLinesReader, head_objects
 
 KEYS = ColumnNames("timestamp", "input_length", "output_length")
 _LINES = JsonLinesReader(
@@ -64,8 +63,7 @@ def _places(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _has_fractions(head: bytes) -> bool:
-    whole_lines = head[: head.rfind(b"\n") + 1] or head
-    times = (row.get(KEYS.time or "") for row in objects(whole_lines, Counter()))
+    times = (row.get(KEYS.time or "") for row in head_objects(head))
     return any(isinstance(time, float) and time % 1 != 0 for time in times)
 
 

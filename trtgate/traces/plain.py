@@ -10,9 +10,9 @@ from pyarrow import parquet
 from trtgate.errors import TraceError
 from trtgate.traces.base import ColumnNames, ReadOptions, TimeUnit, Trace
 from trtgate.traces.files import hashing, read_head
-from trtgate.traces.jsonlines import first_object, read_json_lines
+from trtgate.traces.jsonlines import head_objects, read_json_lines
 from trtgate.traces.rows import NO_COUNT, NO_TIME, Block, Counts, Origin, assemble, numeric_time_us, select
-from trtgate.traces.tables import date_times_us, find_columns, needed, read_table, split_header
+from trtgate.traces.tables import date_times_us, find_columns, needed, read_table, split_header, split_row
 
 _BATCH_ROWS = 1 << 16  # batches that stay in the cache of a processor are the fastest
 OWN_NAMES = ColumnNames("arrival_s", "prompt_tokens", "output_tokens")
@@ -34,9 +34,9 @@ class CsvReader:
         columns = options.columns or OWN_NAMES
         head = read_head(path)
         where = find_columns(path, split_header(head)[1], columns)
-        cells = (head.lstrip(b"\r\n").split(b"\n")[1:2] or [b""])[0].decode(errors="replace").split(",")
-        sample = cells[where[0]].strip().strip('"') if where[0] < len(cells) else ""
-        return read_table(path, self.name, columns, time_unit(path, columns, sample, options), options)
+        rows = (split_row(line) for line in head.decode(errors="replace").lstrip().split("\n")[1:])
+        times = [row[where[0]].strip() for row in rows if where[0] < len(row)]
+        return read_table(path, self.name, columns, time_unit(path, columns, times, options), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,14 @@ class JsonReader:
 
     def sniff(self, head: bytes, filename: str) -> bool:  # noqa: ARG002 - the keys say enough
         """Whether the first line is a JSON object."""
-        return bool(first_object(head))
+        return bool(head_objects(head))
 
     def read(self, path: Path, options: ReadOptions) -> Trace:
         """Read the lines; `TraceError` where a key is missing or the unit of numeric times is unknown."""
         columns = options.columns or OWN_NAMES
-        sample = first_object(read_head(path)).get(columns.time or "")
-        # a missing key is reported by the reading itself, with the keys that are there
-        unit = "none" if sample is None else time_unit(path, columns, str(sample), options)
-        return read_json_lines(path, self.name, columns, unit, options)
+        found = (row.get(columns.time or "") for row in head_objects(read_head(path)))
+        times = [str(time) for time in found if time is not None]
+        return read_json_lines(path, self.name, columns, time_unit(path, columns, times, options), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class ParquetReader:
                 blocks = file.iter_batches(_BATCH_ROWS, columns=list(needed(columns)))
                 parts = (select(_block(path, batch, columns, unit), options) for batch in blocks)
                 return assemble(parts, Origin(path, self.name, unit, digest))
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise TraceError(f"`{path}` is not readable as Parquet: {error}", "fetch it again") from error
 
 
@@ -87,7 +86,7 @@ def _parquet_unit(path: Path, schema: pa.Schema, columns: ColumnNames, options: 
         return "none"
     kind = schema.field(columns.time).type
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return time_unit(path, columns, "0" if number else "a date", options)
+    return time_unit(path, columns, ["0"] if number else [], options)
 
 
 def _block(path: Path, batch: pa.RecordBatch, columns: ColumnNames, unit: TimeUnit) -> Block:
@@ -122,11 +121,13 @@ def _counts(path: Path, batch: pa.RecordBatch, name: str) -> Counts:
     return np.asarray(column.cast(pa.int64()).to_numpy(), np.int64)
 
 
-def time_unit(path: Path, columns: ColumnNames, sample: str, options: ReadOptions) -> TimeUnit:
-    """Return how times are written, by the user's word, a sample value and the name of the column."""
+def time_unit(path: Path, columns: ColumnNames, times: list[str], options: ReadOptions) -> TimeUnit:
+    """Return how times are written, by most of the first ones, the user's word and the name of the column."""
     if columns.time is None:
         return "none"
-    if not _is_number(sample):
+    numbers = [time for time in times if _is_number(time)]
+    dates = [time for time in times if ":" in time or "-" in time[4:5]]
+    if len(dates) > len(numbers) or not numbers:
         return "timestamp"
     if options.time_unit:
         return options.time_unit
@@ -135,7 +136,7 @@ def time_unit(path: Path, columns: ColumnNames, sample: str, options: ReadOption
     if columns.time.lower().endswith(("_s", "_sec", "_seconds")):
         return "s"
     raise TraceError(
-        f"`{columns.time}` in `{path}` holds numbers of an unknown unit, such as `{sample[:40]}`",
+        f"`{columns.time}` in `{path}` holds numbers of an unknown unit, such as `{numbers[0][:40]}`",
         "say `--time-unit s` or `--time-unit ms`",
     )
 

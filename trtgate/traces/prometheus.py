@@ -26,6 +26,7 @@ _SAMPLE_LINE = re.compile(
     rb"^[A-Za-z_:][\w:]*(\{.*\})? +([-+]?[\d.][\d.eE+-]*|[-+]?Inf|NaN)( \d+)?\r?$", re.MULTILINE
 )
 _SUM = "sum"
+_LARGEST = 1e15  # larger counts are damage, and would leave the integers
 OTHER_METRIC = "sample of another metric"
 Edges = tuple[float, float]
 Labels = frozenset[tuple[str, str]]
@@ -117,10 +118,10 @@ def _query(path: Path, text: str, left_out: Counter[str]) -> Iterator[Sample]:
 
 def _point(point: Any) -> Point | None:  # noqa: ANN401 - any JSON value
     try:
-        time_s, value = point
-        return float(time_s), float(value)
-    except (TypeError, ValueError):
+        time_s, value = (float(part) for part in point)
+    except (TypeError, ValueError, OverflowError):
         return None
+    return (time_s, value) if math.isfinite(time_s) else None
 
 
 def _choose(path: Path, names: set[str], metric: str | None) -> str:
@@ -143,7 +144,7 @@ def _ranges(path: Path, metric: str, samples: list[Sample], left_out: Counter[st
     series: dict[Labels, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
     kept = 0
     for name, labels, point in samples:
-        if not math.isfinite(point[1]):
+        if not abs(point[1]) <= _LARGEST:  # nan is not, either
             left_out[NOT_A_NUMBER] += 1
         elif name in (f"{metric}_bucket", f"{metric}_sum"):
             edge = dict(labels).get("le", _SUM)
@@ -195,9 +196,12 @@ def _differences(cumulative: dict[float, float]) -> dict[Edges, int]:
 
 def _edge(path: Path, text: str) -> float:
     try:
-        return float(text)
+        edge = float(text)
     except ValueError:
-        raise TraceError(f'`{path}` has a bucket with `le="{text}"`', "save it again") from None
+        edge = math.nan
+    if math.isnan(edge):
+        raise TraceError(f'`{path}` has a bucket with `le="{text}"`', "save it again")
+    return edge
 
 
 PROMETHEUS = PrometheusReader()

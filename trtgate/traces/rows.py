@@ -28,6 +28,7 @@ REASONS = (
     "no output tokens",
 )
 _FIRST_ROWS = 1 << 14
+_BLOCK_ROWS = 1 << 16
 OTHER_SHAPE = "row of another shape"
 CUT_OFF = "last line cut off"
 SCALES: dict[TimeUnit, float] = {"timestamp": 0.0, "s": 1e6, "ms": 1e3, "none": 1.0}  # microseconds
@@ -100,9 +101,10 @@ def select(block: Block, options: ReadOptions) -> Kept:
 def assemble(parts: Iterable[Kept], origin: Origin) -> Trace:
     """Join the parts of a file into one trace in order of arrival; refuses one without a row to keep."""
     dropped: Counter[str] = Counter()
-    time_us, prompt, output = _joined(parts, dropped)
-    if not len(time_us):
+    columns = _joined(parts, dropped)
+    if not len(columns[0]):
         raise nothing_kept(origin.path, dropped)
+    time_us, prompt, output = columns
     notes = origin.notes
     if np.any(time_us[1:] < time_us[:-1]):
         late = np.count_nonzero(time_us < np.maximum.accumulate(time_us))
@@ -111,8 +113,7 @@ def assemble(parts: Iterable[Kept], origin: Origin) -> Trace:
         time_us, prompt, output = time_us[order], prompt[order], output[order]
     time_us -= time_us[0]
     regular = _regular(time_us)
-    # in place, as the largest traces fill the memory
-    arrival_s = np.divide(time_us, 1e6, out=time_us.view(np.float64))
+    arrival_s = _seconds(time_us)
     source = TraceSource(
         name=origin.path.name,
         sha256=origin.sha256.result(),
@@ -125,6 +126,14 @@ def assemble(parts: Iterable[Kept], origin: Origin) -> Trace:
         notes=(*notes, *regular),
     )
     return Trace(arrival_s, prompt, output, (source,))
+
+
+def _seconds(time_us: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Turn microseconds into seconds in place, block by block: the largest traces fill the memory."""
+    arrival_s = time_us.view(np.float64)
+    for start in range(0, len(time_us), _BLOCK_ROWS):
+        arrival_s[start : start + _BLOCK_ROWS] = time_us[start : start + _BLOCK_ROWS] / 1e6
+    return arrival_s
 
 
 def _joined(parts: Iterable[Kept], dropped: Counter[str]) -> list[NDArray[np.int64]]:

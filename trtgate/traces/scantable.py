@@ -4,6 +4,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from trtgate.traces.files import Piece, bytes_of
+
 _NEWLINE, _RETURN, _COMMA, _POINT, _COLON, _MINUS, _PLUS, _BLANK, _T, _Z = (
     ord(sign) for sign in "\n\r,.:-+ TZ"
 )
@@ -18,14 +20,14 @@ LATEST_US = 4.5e18  # keeps differences of times within 64 bits
 
 
 def scan_table(
-    piece: bytes, width: int, places: tuple[int, int, int], scale: float
+    piece: Piece, width: int, places: tuple[int, int, int], scale: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
     """Return times in microseconds, shape (n,), and counts of prompt and output, shape (2, n); None at any doubt.
 
     `places` are the columns of time (-1 for none), prompt and output among `width`. A time is a number of `scale`
     microseconds, or a date where `scale` is 0.
     """
-    text = np.frombuffer(piece, np.uint8)
+    text = bytes_of(piece)
     most = np.count_nonzero(text == _NEWLINE) + 1
     time_us, counts = np.zeros(most, np.int64), np.empty((2, most), np.int32)
     rows = _scan(text, width, places, scale, time_us, *counts)

@@ -146,7 +146,15 @@ def _fields(lengths: Path) -> dict[float, Fields]:
             for start, fields in windows.items()
             if fields.get("output_tokens", "{}") != "{}"
         }
-    except (ValueError, TypeError, AttributeError, SyntaxError, RecursionError, MemoryError) as error:
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        SyntaxError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise TraceError(
             f"`{lengths}` is no data set of a ServeGen profile: {error}", "fetch it again"
         ) from error

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trtgate.errors import TraceError
 from trtgate.traces.base import COLUMNS_SPELLING, ColumnNames, ReadOptions, TimeUnit, Trace
-from trtgate.traces.files import hashing, lines, read_head
+from trtgate.traces.files import Piece, hashing, lines, read_head
 from trtgate.traces.rows import (
     BAD_COUNT,
     BAD_TIME,
@@ -68,7 +68,7 @@ def read_table(path: Path, name: str, columns: ColumnNames, unit: TimeUnit, opti
     if unit in ("s", "ms") and options.time_unit:
         unit = options.time_unit
 
-    def parse(piece: bytes) -> Kept:
+    def parse(piece: Piece) -> Kept:
         return select(_parse(piece, len(header[1]), where, unit), options)
 
     with hashing(path) as digest:
@@ -116,7 +116,7 @@ def needed(columns: ColumnNames) -> tuple[str, ...]:
     return tokens if columns.time is None else (columns.time, *tokens)
 
 
-def _without_header(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _without_header(pieces: Iterable[Piece]) -> Iterator[Piece]:
     first = True
     for piece in pieces:
         rows = piece.lstrip(b"\r\n").partition(b"\n")[2] if first else piece
@@ -125,7 +125,7 @@ def _without_header(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield rows
 
 
-def _parse(piece: bytes, width: int, where: list[int], unit: TimeUnit) -> Block:
+def _parse(piece: Piece, width: int, where: list[int], unit: TimeUnit) -> Block:
     """Read rows by the compiled scan; where it is in doubt, read this piece cell by cell."""
     time, prompt_place, output_place = where if len(where) == 3 else (-1, *where)
     found = scan_table(piece, width, (time, prompt_place, output_place), SCALES[unit])
@@ -135,12 +135,12 @@ def _parse(piece: bytes, width: int, where: list[int], unit: TimeUnit) -> Block:
     return Block(time_us, prompt, output, np.zeros(len(prompt), np.uint8))
 
 
-def _cells(piece: bytes, width: int, where: list[int], unit: TimeUnit) -> Block:
+def _cells(piece: Piece, width: int, where: list[int], unit: TimeUnit) -> Block:
     """Read the wanted cells of all rows of the right width as text, and count the other rows."""
     skipped = 0
     cells: list[tuple[str, ...]] = []
     for line in piece.decode(errors="replace").split("\n"):
-        row = _row(line)
+        row = split_row(line)
         if len(row) == width:
             cells.append(tuple(row[place].strip() for place in where))
         else:
@@ -149,7 +149,7 @@ def _cells(piece: bytes, width: int, where: list[int], unit: TimeUnit) -> Block:
     return lenient([pd.Series(column, dtype=str) for column in columns], unit, skipped)
 
 
-def _row(line: str) -> list[str]:
+def split_row(line: str) -> list[str]:
     """Split one line; a quote that is never closed ends with it."""
     if '"' not in line:
         return line.split(",")
