@@ -111,6 +111,13 @@ def test_without_chunks_a_prompt_waits_until_it_fits_whole():
     assert [row.context_tokens for row in engine.rows] == [20, 0, 32, 0]
 
 
+@pytest.mark.parametrize(("max_stats", "kept"), [(0, 0), (2, 2), (-1, 6)])
+def test_as_many_rows_are_kept_as_asked_for(max_stats, kept):
+    engine = Engine(make_runner(**EAGER), chunked=True, eos=-1, max_stats=max_stats)
+    answers(engine, [[1]], count=6)
+    assert len(engine.rows) == kept
+
+
 def test_requests_are_admitted_in_order_up_to_the_batch_limit():
     engine = make_engine(make_runner(max_batch_size=2, **GRAPHS))
     answers(engine, [[1]] * 3, count=2)

@@ -64,6 +64,7 @@ def test_the_newer_keys_mean_the_same_as_the_older():
         ),
         ({"kv_cache_config": {"free_gpu_memory_fraction": 1.5}}, "in (0, 1]"),
         ({"max_batch_size": 0}, "at least 1"),
+        ({"dtype": "fp4"}, "must be one of auto, float64"),
     ],
 )
 def test_contradictions_are_refused_as_upstream_refuses_them(options, part):

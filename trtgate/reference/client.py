@@ -90,15 +90,15 @@ class EngineClient:
 
     async def drain(self, timeout_s: float = 2.0) -> list[Any]:
         """The iteration rows since the last call; none where the engine does not answer in time."""
-        self._count += 1
-        answer = self._drains[self._count] = asyncio.get_running_loop().create_future()
-        self._send({"drain": self._count})
+        self._count = number = self._count + 1
+        answer = self._drains[number] = asyncio.get_running_loop().create_future()
+        self._send({"drain": number})
         try:
             return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             return []
         finally:
-            self._drains.pop(self._count, None)
+            del self._drains[number]
 
     def _send(self, command: dict[str, Any]) -> None:
         if self._writer and not self.died.is_set():

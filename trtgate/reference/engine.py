@@ -121,7 +121,7 @@ class Engine:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.extents = Extents(runner.cache.tokens)
-        self.rows: deque[Iteration] = deque(maxlen=max_stats)
+        self.rows: deque[Iteration] = deque(maxlen=max_stats if max_stats >= 0 else None)
         self.number, self.finished = 0, 0
         self.latest: Iteration | None = None
         self._counts = Counts()

@@ -265,9 +265,8 @@ class Runner:
             try:
                 function()
             except torch.OutOfMemoryError:
-                with contextlib.suppress(
-                    RuntimeError
-                ):  # nothing may be asked of the device before the capture ends
+                # nothing may be asked of the device before the capture ends, well or not
+                with contextlib.suppress(RuntimeError):
                     graph.capture_end()
                 raise
             graph.capture_end()

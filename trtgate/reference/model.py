@@ -11,19 +11,13 @@ from torch.nn import functional
 from .shapes import Shape
 from .weights import QUERY_SCALE, Weights
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
-
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype for `auto` (float64 on a CPU, bfloat16 on a GPU) or the one named; KeyError for others."""
+    """The dtype for `auto` (float64 on a CPU, bfloat16 on a GPU) or the one named, one of `settings.DTYPES`."""
     if name == "auto":
         return torch.float64 if device.type == "cpu" else torch.bfloat16
-    return DTYPES[name]
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 class Decoder:

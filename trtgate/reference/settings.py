@@ -9,6 +9,7 @@ import yaml
 from .faults import Faults
 from .grids import DEFAULT_TOKENS, default_batch_sizes, effective_batch_sizes, effective_tokens
 
+DTYPES = ("auto", "float64", "float32", "bfloat16", "float16")
 KV_BLOCK_TOKENS = 32
 LEVELS = {"internal_error": 0, "error": 1, "warning": 2, "info": 3, "verbose": 4, "debug": 4, "trace": 4}
 
@@ -148,6 +149,8 @@ def apply_options(settings: Settings, options: dict[str, Any]) -> Settings:
     for name in ("max_batch_size", "max_num_tokens", "threads"):
         if getattr(resolved, name) < 1:
             raise SettingsError(f"`{name}: {getattr(resolved, name)}`: must be at least 1")
+    if resolved.dtype not in DTYPES:
+        raise SettingsError(f"`dtype: {resolved.dtype}`: must be one of {', '.join(DTYPES)}")
     if not 0 < resolved.kv_fraction <= 1:
         raise SettingsError(f"`free_gpu_memory_fraction: {resolved.kv_fraction}`: must be in (0, 1]")
     return resolved
