@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.runtimes.fakes import serving
+from tests.runtimes.fakes import START_LOG, serving
 from trtgate.errors import RuntimeFailedError, UsageError
+from trtgate.runtimes import runtime_for
 from trtgate.runtimes.base import Grids
 from trtgate.runtimes.process import attach
 
@@ -20,6 +21,15 @@ def test_attached_server_is_described_and_not_ended(tmp_path):
         assert attached.captured == Grids((1, 4), ())
         attached.raise_if_dead()
         assert server.alive()
+
+
+def test_log_of_an_attached_server_tells_what_it_captured(tmp_path):
+    log = tmp_path / "its.log"
+    log.write_text("\n".join(START_LOG))
+    with serving({}, tmp_path) as server:
+        attached = attach(server.url, runtime=runtime_for("tensorrt-llm"), log_path=log)
+    assert attached.captured == Grids((1, 4), (16, 32))
+    assert attached.tail()[-1] == START_LOG[-1]
 
 
 def test_server_that_went_away_is_noticed(tmp_path):

@@ -69,6 +69,13 @@ def test_signal_reaches_exactly_the_process_that_was_meant(child):
     assert child.wait(10) == -signal.SIGKILL
 
 
+def test_process_that_one_look_missed_is_ended_all_the_same(child):
+    real = member(child.pid)
+    looks = iter([(), ()])
+    assert end(lambda: next(looks, (real,) if is_alive(real) else ()), None, 0.0, child.poll) == ()
+    assert child.wait(10) == -signal.SIGKILL
+
+
 def test_process_that_has_ended_is_nobody(child):
     real = member(child.pid)
     child.kill()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 MARK = "TRTGATE_RUN"
 _PROC = Path("/proc")
+QUIET_LOOKS = 3  # one look can miss a process whose parent forks and exits while it is taken
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -130,33 +131,30 @@ def end(
 
     `reap` is called between looks, so that a dead child does not stay as a zombie.
     """
-    limit = time.monotonic() + deadline_s
+    limit, quiet, asked = time.monotonic() + deadline_s, 0, False
     if root is not None:
         send(root, signal.SIGTERM)
-    asked = False
-    while True:
+    while quiet < QUIET_LOOKS and time.monotonic() < limit:
         reap()
         left = find()
-        if not left:
-            return ()
-        if not asked and (root is None or not is_alive(root)):
+        quiet = 0 if left else quiet + 1
+        if left and not asked and (root is None or not is_alive(root)):
             asked, limit = True, min(limit, time.monotonic() + 5.0)
             for process in left:
                 send(process, signal.SIGTERM)
-        if time.monotonic() >= limit:
-            break
         time.sleep(0.02)
-    return _kill(find, reap)
+    return () if quiet >= QUIET_LOOKS else _kill(find, reap)
 
 
 def _kill(find: Callable[[], tuple[Member, ...]], reap: Callable[[], object]) -> tuple[Member, ...]:
-    limit = time.monotonic() + 10.0
+    limit, quiet = time.monotonic() + 10.0, 0
     while True:
         left = find()
         for process in left:
             send(process, signal.SIGKILL)
         reap()
-        if not left or time.monotonic() > limit:
+        quiet = 0 if left else quiet + 1
+        if quiet >= QUIET_LOOKS or time.monotonic() > limit:
             return left
         time.sleep(0.02)
 

@@ -122,7 +122,8 @@ def check_keys(data: Mapping[str, Any], version: Version) -> Iterator[Finding]:
 def _check_inner(name: str, inner: str, known: tuple[str, ...], version: Version) -> Iterator[Finding]:
     dotted = f"{name}.{inner}"
     if inner in known:
-        yield from _check_key(dotted, version)
+        if dotted in KEYS:
+            yield from _check_key(dotted, version)
         return
     close = get_close_matches(inner, known, n=1, cutoff=0.5)
     hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"

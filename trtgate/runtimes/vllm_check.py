@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trtgate.runtimes.base import Finding, Grids, Inspection
+from trtgate.runtimes.base import Finding, Grids, Inspection, Severity
 from trtgate.runtimes.sizes import Sizes, read_sizes
 from trtgate.runtimes.versions import Version
 from trtgate.runtimes.vllm_grids import (
@@ -63,9 +63,9 @@ class _Judge:
     version: Version
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, severity: str, code: str, message: str, hint: str = "") -> None:
+    def add(self, severity: Severity, code: str, message: str, hint: str = "") -> None:
         """Keep a finding."""
-        self.findings.append(Finding(severity, code, message, hint))  # type: ignore[arg-type]
+        self.findings.append(Finding(severity, code, message, hint))
 
     def read(self, text: str) -> dict[str, Any] | None:
         """The options by name with underscores; JSON stands for the compilation group alone."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from trtgate.runtimes.base import Failure, Grids, Phase, Row, Step
+from trtgate.runtimes.base import Failure, Grids, Phase, PhaseName, Row, Step
 from trtgate.runtimes.failures import COMMON, name_failure, signature
 from trtgate.runtimes.vllm_grids import MODES, Limits, Mode, grids_of
 
@@ -26,7 +26,7 @@ _ENGINE = re.compile(r"Engine 0*(\d+): |EngineCore_DP(\d+)")
 _TABLE_ROW = re.compile(r"\|\s*(\d+)\s*\|\s*(\d+)\s*\|\s*(\d+)\s*\|\s*(\w+)\s*\|\s*(\d+)\s*\|")
 _UNKNOWN_GRAPH = 1 << 30  # a batch limit that the log does not name
 
-_PHASES = (
+_PHASES: tuple[tuple[str, PhaseName], ...] = (
     ("Capturing CUDA graphs", "capture"),
     ("Profiling CUDA graph memory", "capture"),
     ("Loading weights took", "load"),
@@ -115,7 +115,7 @@ def phase(line: str) -> Phase | None:
     """The stage that a line announces; progress bars name no size."""
     for text, name in _PHASES:
         if text in line:
-            return Phase(name)  # type: ignore[arg-type]
+            return Phase(name)
     return None
 
 
