@@ -1,6 +1,6 @@
 import pytest
 
-from tests.verdicts.ledgers import changed, gate, ledger
+from tests.verdicts.ledgers import TTFT, changed, gate, ledger
 from trtgate.evidence.ledger import GraphCounts
 from trtgate.verdicts.checks import CHECKS
 from trtgate.verdicts.judge import judge, next_step
@@ -145,3 +145,11 @@ def test_answers_that_nobody_compared_are_named():
     source = changed(ledger(EQUAL), 0, checked_answers=0)
     assert finding(source, "wrong answers").state == "note"
     assert any("no answer was compared" in line for line in judge(source).cannot_prove)
+
+
+def test_wrong_answers_are_held_against_their_share_of_those_compared():
+    limits = gate(TTFT, max_wrong_answer_ratio=0.02)
+    few = changed(ledger([0.0] * 6, limits), 1, checked_answers=100, wrong_answers=1)
+    many = changed(ledger([0.0] * 6, limits), 1, checked_answers=100, wrong_answers=30)
+    assert judge(few).result == "pass"
+    assert judge(many).reason.startswith("wrong answers: 30 of")

@@ -408,3 +408,24 @@ def test_many_pairs_have_no_sign_flip_count():
 def test_looks_are_taken_from_the_head():
     assert judge(ledger(QUIET[:3], looks=(3,))).result == "pass"
     assert judge(ledger(QUIET[:3], looks=LOOKS)).result == "invalid"
+
+
+def test_a_verdict_without_a_gated_tail_says_so():
+    limit = MetricLimit(metric="ttft_ms", quantile="p50", margin=2.0)
+    sentences = judge(ledger([0.0] * 6, gate(limit))).cannot_prove
+    assert "no tail decided this verdict: neither a p95 nor a p99 was gated" in sentences
+    assert "the limits are wide; anything slower by less than this passes: `ttft_ms p50` 3.00x" in sentences
+    assert not any(
+        "tail" in sentence or "wide" in sentence for sentence in judge(ledger([0.0] * 6)).cannot_prove
+    )
+
+
+def test_an_advisory_tail_with_too_few_samples_is_named():
+    tail = MetricLimit(metric="ttft_ms", quantile="p99", critical=False)
+    few = changed(
+        ledger([0.0] * 6, gate(TTFT, tail)), 0, quantiles=run("candidate", {"ttft_ms": 100.0}, 500).quantiles
+    )
+    assert any(
+        sentence.startswith("`ttft_ms p99` was not gated: 500 samples")
+        for sentence in judge(few).cannot_prove
+    )

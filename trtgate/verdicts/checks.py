@@ -89,14 +89,17 @@ def check_failures(evidence: Evidence) -> Outcome:
 
 
 def check_answers(evidence: Evidence) -> Outcome:
-    """Wrong answers of the candidate in any run, valid or not."""
+    """Wrong answers of the candidate over all that could be compared, in all runs, valid or not."""
     wrong = sum(run.wrong_answers for _, run in evidence.runs)
     checked = sum(run.checked_answers for _, run in evidence.runs)
-    if wrong > 0:
-        return Outcome("failed", f"{wrong} of {checked} compared answers are wrong", wrong, 0)
-    if not checked:
+    limit = evidence.gate.max_wrong_answer_ratio
+    if not checked and not wrong:
         return Outcome("note", "no answer was compared")
-    return Outcome("passed", f"{checked} compared answers agree", 0, 0)
+    ratio = wrong / max(checked, wrong)
+    message = f"{wrong} of {checked} compared answers are wrong, limit {percent(limit, 1)}"
+    if not _within(ratio, limit):
+        return Outcome("failed", message, ratio, limit)
+    return Outcome("passed", message if wrong else f"{checked} compared answers agree", ratio, limit)
 
 
 def check_errors(evidence: Evidence) -> Outcome:
@@ -214,7 +217,7 @@ def check_kv_capacity(evidence: Evidence) -> Outcome:
 
 CHECKS: tuple[Check, ...] = (
     Check("runtime failures", "runs", check_failures),
-    Check("wrong answers", "answers", check_answers),
+    Check("wrong answers", "of answers", check_answers),
     Check("error ratio", "of requests", check_errors),
     Check("error ratio increase", "of requests", check_error_increase),
     Check("decode fallback", "of decode steps", check_fallback),

@@ -11,6 +11,8 @@ from trtgate.verdicts.validity import Split
 from trtgate.verdicts.words import counted, percent
 
 USABLE_CHANCE = 0.8
+WIDE_LIMIT = 1.25
+TAILS = ("p95", "p99")
 
 
 def cannot_prove(
@@ -20,6 +22,8 @@ def cannot_prove(
     runs = [pair.candidate for pair in ledger.pairs if pair.candidate is not None]
     return (
         *_not_gated(metrics),
+        *_tails(metrics),
+        *_wide(metrics),
         *_zero_events(runs),
         *_start_variance(split.valid),
         *_noise(ledger, metrics),
@@ -29,7 +33,24 @@ def cannot_prove(
 
 
 def _not_gated(metrics: Iterable[MetricVerdict]) -> list[str]:
-    return [f"`{m.name}` was not gated: {m.reason}" for m in metrics if m.critical and m.state == "not gated"]
+    unseen = [m for m in metrics if m.state == "not gated" and (m.critical or m.samples_min)]
+    return [f"`{m.name}` was not gated: {m.reason}" for m in unseen]
+
+
+def _tails(metrics: Sequence[MetricVerdict]) -> list[str]:
+    judged = [m for m in metrics if m.critical and m.state in ("passed", "failed", "open")]
+    if not judged or any(m.name.endswith(TAILS) for m in judged):
+        return []
+    return ["no tail decided this verdict: neither a p95 nor a p99 was gated"]
+
+
+def _wide(metrics: Iterable[MetricVerdict]) -> list[str]:
+    """Limits so wide that a person should know what still passes."""
+    wide = [m for m in metrics if m.critical and m.limit_ratio is not None and m.limit_ratio > WIDE_LIMIT]
+    if not wide:
+        return []
+    limits = ", ".join(f"`{m.name}` {m.limit_ratio:.2f}x" for m in wide)
+    return [f"the limits are wide; anything slower by less than this passes: {limits}"]
 
 
 def _zero_events(runs: Sequence[Measurement]) -> list[str]:
