@@ -31,7 +31,13 @@ SMALL = {
         "pinned_decode": [4],
     },
     "warmup": {"repeat": 3, "stable_within": 1000.0, "answer_tokens": 4},
-    "canary": {"window_s": 1.0, "looks": [2], "warm_requests": 2, "max_send_lateness_ms": 60_000},
+    "canary": {
+        "window_s": 1.0,
+        "looks": [2],
+        "warm_requests": 2,
+        "max_send_lateness_ms": 60_000,
+        "selfcheck": False,
+    },
     "gate": {
         "metrics": [{"metric": "itl_ms", "quantile": "p50", **WIDE}],
         "max_fallback_ratio": 1.0,

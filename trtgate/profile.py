@@ -98,6 +98,7 @@ class Canary(Record):
     request_timeout_s: Annotated[float, Field(gt=0)] = 120.0
     drain_s: Annotated[float, Field(gt=0)] = 120.0
     max_send_lateness_ms: Annotated[float, Field(gt=0)] = 50.0
+    selfcheck: bool = True  # of the load generator on this host, two seconds before the first pair
 
     @field_validator("looks")
     @classmethod
@@ -145,7 +146,7 @@ class Gate(Record):
     max_wrong_answer_ratio: Fraction = 0.0  # of the answers that could be compared with the baseline's
     max_fallback_ratio: Fraction = 0.05  # decode steps outside a captured graph
     max_fallback_increase: Fraction = 0.02
-    max_padding_increase: Fraction = 1.0  # padded over real tokens, minus one; baseline's plus this
+    max_padding_increase: Annotated[float, Field(ge=0)] = 1.0  # padded over real size, beyond the baseline's
     max_memory_increase: Fraction = 0.10
     min_kv_ratio: Fraction = 0.90  # KV tokens of the candidate over the baseline's
 

@@ -41,3 +41,9 @@ def test_warm_requests_share_no_prompt_with_the_window() -> None:
 def test_an_empty_window_is_refused_with_what_to_change() -> None:
     with pytest.raises(UsageError, match="only 1 request lies in a window of 1 s"):
         cut_window(trace(count=3, gap_s=50.0), small_profile(canary={"seed": 3}), 1)
+
+
+def test_log_probabilities_are_asked_for_where_answers_are_compared_with_a_tolerance() -> None:
+    tolerant = small_profile(warmup={"logprob_tolerance": 0.5})
+    assert {ask.logprobs for ask in cut_window(trace(), tolerant, 1).asks} == {1}
+    assert {ask.logprobs for ask in cut_window(trace(), small_profile(), 1).asks} == {None}

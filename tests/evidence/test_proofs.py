@@ -1,5 +1,14 @@
 from tests.answers import answer, step
-from trtgate.evidence.proofs import Compared, Visited, all_settled, compare_tokens, drift, probe_above, prove
+from trtgate.evidence.proofs import (
+    Compared,
+    Visited,
+    all_settled,
+    compare_tokens,
+    drift,
+    implausible,
+    probe_above,
+    prove,
+)
 from trtgate.evidence.staircase import Visit
 from trtgate.loads.base import Ask
 from trtgate.profile import Warmup
@@ -69,3 +78,9 @@ def test_the_size_above_the_largest_bucket_is_reported_as_it_ran() -> None:
     steps = [step("decode", 5, None, 3.0), step("decode", 6, None, 4.0), step("decode", 4, 4)]
     (probe,) = probe_above(GRIDS, steps)
     assert (probe.kind, probe.size, probe.steps, probe.replayed, probe.median_ms) == ("decode", 5, 1, 0, 3.0)
+
+
+def test_times_too_short_for_a_step_are_said() -> None:
+    assert "too short for a step" in (implausible([step("decode", 4, 4, 0.06)] * 3) or "")
+    assert implausible([step("decode", 4, 4, 0.9)]) is None
+    assert implausible([step("decode", 4, 4, None)]) is None

@@ -1,7 +1,7 @@
 """Pairs of runs, baseline and candidate in turn, over the same stretch of real traffic."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class Comparison:
     trace: Trace
     logs: Path
     ledger_path: Path
+    believed_tokens_per_s: float | None = None  # by the self-check of the load generator
 
 
 def measure_pairs(comparison: Comparison, ledger: Ledger, enough: Enough, console: Console) -> Ledger:
@@ -69,6 +70,8 @@ def cut_window(trace: Trace, profile: Profile, index: int) -> Window:
         vocab_size=vocab,
         seed=seed + 500_000,
     )
+    if profile.warmup.logprob_tolerance > 0:
+        asks = [replace(ask, logprobs=1) for ask in asks]
     return Window(tuple(asks), tuple(warm), part.digest, (round(start_s, 3), round(end_s, 3)), seed)
 
 
@@ -92,7 +95,7 @@ def _measure_pair(comparison: Comparison, index: int, console: Console) -> Pair:
 
     def run(arm: Arm) -> Run:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        done = measure(arm, window, comparison.logs, now, console)
+        done = measure(arm, window, comparison.logs, now, console, believed=comparison.believed_tokens_per_s)
         console.step(f"pair {index}: {describe_run(done)}")
         return done
 

@@ -1,8 +1,8 @@
 """One run: a fresh start, requests that do not count, one window of load, and what the runtime says of it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +17,8 @@ from trtgate.evidence.watch import Watch
 from trtgate.loads.base import Answer, Ask, LoadResult, Progress
 from trtgate.loads.metrics import quantile, samples
 from trtgate.loads.run import run_load
-from trtgate.profile import Canary
+from trtgate.loads.validity import valid
+from trtgate.profile import Gate
 from trtgate.record import sha256
 from trtgate.runtimes.base import Step
 from trtgate.runtimes.process import Server
@@ -43,16 +44,23 @@ class Run:
     answers: tuple[Answer, ...]
 
 
-def measure(arm: Arm, window: Window, logs: Path, now: str, console: Console) -> Run:
-    """Start the arm, warm it, send the window, stop it; a failing runtime is a result, not an error."""
+def measure(
+    arm: Arm, window: Window, logs: Path, now: str, console: Console, *, believed: float | None = None
+) -> Run:
+    """Start the arm, warm it, send the window, stop it; a failing runtime is a result, not an error.
+
+    `believed` is the rate in tokens/s up to which the self-check trusts the load generator.
+    """
     try:
-        return _measure(arm, window, logs, now, console)
+        return _measure(arm, window, logs, now, console, believed=believed)
     except RuntimeFailedError as error:
         blank = _measurement(arm, window, now, ())
         return Run(blank.model_copy(update={"failure": error.message}), ())
 
 
-def _measure(arm: Arm, window: Window, logs: Path, now: str, console: Console) -> Run:
+def _measure(
+    arm: Arm, window: Window, logs: Path, now: str, console: Console, *, believed: float | None
+) -> Run:
     settings = arm.profile.canary
     stem = f"{arm.name}-{window.seed}"
     with started(arm, logs / f"{stem}.log", console) as server:
@@ -77,7 +85,9 @@ def _measure(arm: Arm, window: Window, logs: Path, now: str, console: Console) -
             poller.drain()
             steps = poller.steps_since(mark)
         measurement = _measurement(arm, window, now, result.answers)
-        return Run(_with_results(measurement, result, steps, arm.profile.canary, server), result.answers)
+        found = _with_results(measurement, result, steps, server)
+        invalid = own_faults(result, arm.profile.gate, found.quantiles, believed)
+        return Run(found.model_copy(update={"invalid": invalid}), result.answers)
 
 
 def describe_progress(title: str, progress: Progress) -> str:
@@ -137,22 +147,31 @@ def _measurement(arm: Arm, window: Window, now: str, answers: Sequence[Answer]) 
     )
 
 
+def own_faults(
+    result: LoadResult, gate: Gate, quantiles: Mapping[str, Quantiles], believed: float | None = None
+) -> tuple[str, ...]:
+    """Why a run proves nothing: what the load generator did to it, never how the runtime answered."""
+    # The judge holds lateness against its own limit, and what a dead server could not be sent against that server.
+    rest = replace(result, instrument=replace(result.instrument, late_p99_ms=0.0, delivered=1.0))
+    reasons = valid(rest, tolerated(gate, quantiles), believed_tokens_per_s=believed)
+    nothing = f"0 of {len(result.answers)} requests completed"
+    return tuple(reason for reason in reasons if reason != nothing)
+
+
+def tolerated(gate: Gate, quantiles: Mapping[str, Quantiles]) -> float:
+    """The smallest relative change that a critical limit lets pass in this run, by its margin or its floor."""
+    critical = [limit for limit in gate.metrics if limit.critical]
+    allowed = []
+    for limit in critical:
+        found = quantiles.get(limit.metric)
+        value = float(getattr(found, limit.quantile)) if found else 0.0
+        allowed.append(max(limit.margin, limit.floor / value) if value > 0 else limit.margin)
+    return min(allowed)
+
+
 def _with_results(
-    measurement: Measurement,
-    result: LoadResult,
-    steps: Sequence[Step],
-    settings: Canary,
-    server: Server,
+    measurement: Measurement, result: LoadResult, steps: Sequence[Step], server: Server
 ) -> Measurement:
-    lateness = result.instrument.late_p99_ms
-    invalid = []
-    if lateness > settings.max_send_lateness_ms:
-        invalid.append(
-            f"requests left {lateness:.0f} ms late (p99), {settings.max_send_lateness_ms:.0f} allowed"
-        )
-    short = [answer for answer in result.answers if answer.ok and answer.tokens != answer.max_tokens]
-    if short:
-        invalid.append(f"{len(short)} answers have another length than was asked for")
     capacity = [step.kv_tokens for step in steps if step.kv_tokens]
     return measurement.model_copy(
         update={
@@ -161,8 +180,7 @@ def _with_results(
             "memory_bytes": max([server.memory_bytes(), *(step.memory_bytes or 0 for step in steps)]),
             "kv_tokens": max(capacity) if capacity else None,
             "start_ms": {name: round(value, 1) for name, value in server.phases.items()},
-            "send_lateness_p99_ms": round(lateness, 3),
-            "invalid": tuple(invalid),
+            "send_lateness_p99_ms": round(result.instrument.late_p99_ms, 3),
         }
     )
 

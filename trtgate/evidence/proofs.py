@@ -11,6 +11,8 @@ from trtgate.loads.base import Answer
 from trtgate.profile import Warmup
 from trtgate.runtimes.base import Grids, Step
 
+SHORTEST_STEP_MS = 0.2  # tens of kernels, even replayed, take longer
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visited:
@@ -115,6 +117,17 @@ def probe_above(grids: Grids, steps: Sequence[Step]) -> tuple[Probe, ...]:
 def times_of(steps: Iterable[Step]) -> list[float]:
     """The step times that the runtime reported, in order."""
     return [step.step_ms for step in steps if step.step_ms is not None]
+
+
+def implausible(steps: Iterable[Step]) -> str | None:
+    """A sentence where the reported times are too short to be those of steps; None where they can be."""
+    times = times_of(steps)
+    if not times or median(times) >= SHORTEST_STEP_MS:
+        return None
+    return (
+        f"step times of {median(times):.2f} ms (median) are too short for a step: with asynchronous scheduling the "
+        "runtime times only its scheduler, so step times say nothing here"
+    )
 
 
 def _settled(hits: Sequence[Step], settings: Warmup) -> bool:

@@ -15,6 +15,7 @@ from trtgate.evidence.proofs import (
     all_settled,
     compare_tokens,
     every_bucket,
+    implausible,
     probe_above,
     prove,
 )
@@ -119,7 +120,7 @@ class _Proving:
             answers_compared_with=self.subject.eager.title,
             logprob_tolerance=settings.logprob_tolerance,
             effective={key: value for key, value in server.info.items() if _is_scalar(value)},
-            findings=tuple(findings),
+            findings=(*findings, *filter(None, [implausible(steps)])),
             passed=not failed,
             reason="; ".join(f"{proof.title}: {proof.why}" for proof in failed)
             or f"all {len(buckets)} buckets captured, hit, stable and right",

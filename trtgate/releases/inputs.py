@@ -23,9 +23,9 @@ from trtgate.record import read_text
 from trtgate.traces import read_trace
 from trtgate.traces.base import Trace
 
-BEHIND = (
-    0.1  # of the span: draining longer than this after the last arrival means that a replica cannot keep up
-)
+# Draining longer than this share of the span and one long answer after the last arrival means overload.
+BEHIND = 0.1
+LONG_ANSWER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +163,7 @@ def falling_behind(inputs: Inputs) -> str | None:
     """A sentence where the simulated replicas could not keep up with the trace, so that sizes are those of overload."""
     histogram, traffic = inputs.fit, inputs.profile.traffic
     span_s = inputs.trace.span_s * traffic.fit_fraction / traffic.speed_up
-    if histogram.drain_s is None or histogram.drain_s <= BEHIND * span_s:
+    if histogram.drain_s is None or histogram.drain_s <= BEHIND * span_s + LONG_ANSWER_S:
         return None
     return (
         f"warning: {traffic.replicas} replica(s) cannot keep up with this trace: the last answer ends "
