@@ -1,0 +1,5 @@
+"""`python -m trtgate` is the same as `trtgate`."""
+
+from trtgate.cli import main
+
+main()
