@@ -322,6 +322,8 @@ def served(port: int, size: int, count: int, ready_s: float, bare_ms: dict[int, 
     at = {row["iter"]: datetime.strptime(row["timestamp"], "%m-%d-%Y %H:%M:%S.%f") for row in full}
     walls = [1000 * (at[number] - at[number - 1]).total_seconds() for number in at if number - 1 in at]
     gaps = [1000 * (b - a) for _, times in answers for a, b in pairwise(times[1:])]
+    if not walls or not gaps:
+        raise RuntimeError(f"no two decode steps of {size} in a row: ask for more tokens with `--repeat`")
     wall, bare = statistics.median(walls), bare_ms.get(size)
     return {
         "batch": size,
