@@ -88,7 +88,7 @@ def show_warmup(report: WarmupReport) -> str:
         how = "replayed" if probe.replayed else "eager"
         lines.append(f"above the largest: {probe.kind} {probe.size} runs {how}, {_ms(probe.median_ms)} ms")
     phases = ", ".join(f"{name} {value:.0f}" for name, value in report.phases_ms.items())
-    lines.append(f"start, ms: {phases}; memory {mebibytes(report.memory_bytes)}; {_capacity(report)}")
+    lines.append(paragraph(f"start, ms: {phases}; memory {mebibytes(report.memory_bytes)}; {_capacity(report)}"))
     lines.extend(paragraph(finding) for finding in report.findings)
     lines.append(paragraph(f"{'proven' if report.passed else 'FAILED'}: {report.reason}"))
     return "\n".join(lines)
