@@ -17,7 +17,7 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[reference]' --group dev
 	touch $@
 
-# The main job from traffic to rollback, on the embedded runtime; about four minutes.
+# The main job from traffic to rollback, on the embedded runtime; about three minutes.
 demo: setup
 	rm -rf build/demo
 	$(BIN)/python pipelines/demo.py

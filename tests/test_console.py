@@ -1,6 +1,8 @@
+import signal
+
 import pytest
 
-from trtgate.console import Console, mebibytes, percent, print_error, size_list, table
+from trtgate.console import Console, interrupt, mebibytes, percent, print_error, size_list, table
 
 
 def test_errors_and_hints_are_one_line_each_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,3 +48,12 @@ def test_long_lists_of_sizes_are_shortened_and_counted() -> None:
 def test_unknown_numbers_are_a_dash() -> None:
     assert (percent(None), mebibytes(None)) == ("-", "-")
     assert (percent(0.125), mebibytes(1 << 20)) == ("12.5 %", "1.0 MiB")
+
+
+def test_an_interrupt_that_was_lost_is_raised_by_the_next_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGTERM, None)
+    with pytest.raises(KeyboardInterrupt):
+        Console().step("working")
+    Console().step("cleaning up")
+    assert capsys.readouterr().err == "cleaning up\n"

@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(TrtgateError, match="No space left"):
+    with pytest.raises(TrtgateError, match="no space left"):
         write_atomic(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
@@ -96,3 +96,19 @@ def test_reading_what_is_no_text_is_a_usage_error(tmp_path: Path) -> None:
         read_text(tmp_path / "missing")
     with pytest.raises(UsageError, match="cannot be read"):
         read_text(tmp_path)
+
+
+def test_what_a_command_wrote_is_to_be_made_again_not_corrected() -> None:
+    with pytest.raises(UsageError) as caught:
+        Outer.parse("{}", "`here`")
+    assert caught.value.hint == "the file is damaged; make it again"
+
+
+def test_another_kind_of_json_is_shown() -> None:
+    with pytest.raises(UsageError, match=r"^`here` holds \[\]$"):
+        Outer.parse("[]", "`here`")
+
+
+def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        write_atomic(tmp_path, b"new")

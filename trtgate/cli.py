@@ -1,10 +1,10 @@
 """The command line: registers the commands and turns every error into one exit code."""
 
+import errno
 import os
 import signal
 import sys
 import traceback
-from types import FrameType
 
 import typer
 
@@ -22,8 +22,23 @@ from trtgate.commands.release import release
 from trtgate.commands.report import report
 from trtgate.commands.rollback import rollback
 from trtgate.commands.warmup import warmup
-from trtgate.console import print_error
+from trtgate.console import interrupt, print_error, raise_if_interrupted
 from trtgate.errors import ExitCode, TrtgateError
+
+# What the path of an option or the rights of a folder cause; all else the system refuses is unexpected.
+_OF_THE_PATH = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EEXIST,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    }
+)
 
 app = typer.Typer(
     name="trtgate",
@@ -63,8 +78,9 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit with the code of the table in `errors`."""
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, _interrupt)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(name) is not signal.SIG_IGN:  # a shell's background job leaves Ctrl-C to others
+            signal.signal(name, interrupt)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -72,16 +88,21 @@ def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code and prints what went wrong."""
     try:
         result = app(arguments, prog_name="trtgate", standalone_mode=False)
+        if result == ExitCode.INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
+            raise KeyboardInterrupt
+        raise_if_interrupted()
     except TrtgateError as error:
         print_error(error.message, error.hint)
         _trace()
         return int(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        print_error("interrupted", "what was finished is kept; run the same command to go on")
+        print_error("interrupted", "what was finished is kept; run the same command again")
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - keeps the interpreter's last flush quiet
         return int(ExitCode.ERROR)
+    except OSError as error:
+        return _refused_by_the_system(error)
     except Exception as error:  # noqa: BLE001 - the border: nothing may leave without a code and a sentence
         return _unexpected(error)
     return result if isinstance(result, int) else int(ExitCode.DONE)
@@ -90,7 +111,12 @@ def run(arguments: list[str]) -> int:
 def _unexpected(error: Exception) -> int:
     describe = getattr(error, "format_message", None)  # typer's own complaints about the command line
     if describe is not None:
-        print_error(_lower(str(describe())), "see `trtgate --help` and `trtgate COMMAND --help`")
+        context = getattr(error, "ctx", None)
+        hint = f"see `{context.command_path if context else 'trtgate'} --help`"
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+            print_error("a command is missing", hint)
+        else:
+            print_error(_lower(str(describe())), hint)
         return int(ExitCode.USAGE)
     print_error(
         f"unexpected {type(error).__name__}: {error}", "set TRTGATE_DEBUG=1 for the traceback, then report it"
@@ -99,14 +125,20 @@ def _unexpected(error: Exception) -> int:
     return int(ExitCode.ERROR)
 
 
+def _refused_by_the_system(error: OSError) -> int:
+    if error.filename is None or error.errno not in _OF_THE_PATH:
+        return _unexpected(error)
+    what = str(error.strerror or type(error).__name__).lower()
+    print_error(f"`{os.fsdecode(error.filename)}` cannot be used: {what}", "check the path and its rights")
+    _trace()
+    return int(ExitCode.USAGE)
+
+
 def _lower(text: str) -> str:
+    text = text.replace("Value error, ", "")
     return (text[:1].lower() + text[1:]).rstrip(".").replace("'", "`")
 
 
 def _trace() -> None:
     if os.environ.get("TRTGATE_DEBUG"):
         traceback.print_exc()
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -3,11 +3,31 @@
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 WIDTH = 80
+_interrupted = threading.Event()
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """The handler of SIGINT, SIGTERM and SIGHUP: unwinds the stack, and remembers that it should.
+
+    An exception that a handler raises is lost where the interpreter happens to run a callback from C; the next line
+    that is printed then raises it again.
+    """
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
+def raise_if_interrupted() -> None:
+    """Raise an interrupt that was lost; once, and only in the main thread."""
+    if _interrupted.is_set() and threading.current_thread() is threading.main_thread():
+        _interrupted.clear()
+        raise KeyboardInterrupt
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +39,7 @@ class Console:
 
     def show(self, text: str) -> None:
         """Print a result for people; silent where JSON was asked for."""
+        raise_if_interrupted()
         if not self.as_json:
             print(text, flush=True)
 
@@ -29,11 +50,13 @@ class Console:
 
     def step(self, text: str) -> None:
         """Say on stderr what is being done now."""
+        raise_if_interrupted()
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
 
     def progress(self, text: str) -> None:
         """Say how far something got: rewritten in place on a terminal, left out elsewhere."""
+        raise_if_interrupted()
         if self.quiet or not sys.stderr.isatty():
             return
         print(f"\r\x1b[2K{text[: WIDTH - 1]}", end="", file=sys.stderr, flush=True)

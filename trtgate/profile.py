@@ -86,6 +86,7 @@ class Warmup(Record):
     logprob_tolerance: Annotated[float, Field(ge=0)] = (
         0.0  # 0: the same tokens; above: see `evidence/answers.py`
     )
+    require_answers: bool = True  # false: a bucket is valid although none of its answers could be compared
 
 
 class Canary(Record):

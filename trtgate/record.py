@@ -1,5 +1,6 @@
 """The base of all that is read from or written to disk: frozen, strict, addressed by digest, written atomically."""
 
+import errno
 import hashlib
 import json
 import os
@@ -11,6 +12,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trtgate.errors import TrtgateError, UsageError
+
+_SCHEMA = "add it; the keys are in `docs/profile.md`"
+_MAKE_AGAIN = "the file is damaged; make it again"
 
 
 class Record(BaseModel):
@@ -42,7 +46,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            raise describe_invalid(error, cls, where) from error
+            raise describe_invalid(error, cls, where, made=True) from error
 
     def write(self, path: Path) -> None:
         """Write `to_json` so that a reader sees the old file or the new one, never half of either."""
@@ -76,12 +80,16 @@ def read_text(path: Path) -> str:
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write under a temporary name in the same folder, flush to disk, rename over `path`, flush the folder."""
+    if os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` raises for a long name
+        raise UsageError(f"`{path}` is a folder", "name a file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     except OSError as error:
-        raise TrtgateError(
-            f"cannot write `{path}`: {error.strerror}", "check the folder and its rights"
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}
+        raise (TrtgateError if full else UsageError)(
+            f"cannot write `{path}`: {(error.strerror or '').lower()}",
+            "check the folder, its rights and space",
         ) from error
     try:
         with os.fdopen(handle, "wb") as file:
@@ -93,13 +101,15 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise TrtgateError(f"cannot write `{path}`: {error.strerror}", "check the space left") from error
+            raise TrtgateError(
+                f"cannot write `{path}`: {(error.strerror or '').lower()}", "check the space left"
+            ) from error
         raise
     flush_folder(path.parent)
 
 
 def flush_folder(folder: Path) -> None:
-    """Make a rename inside `folder` durable."""
+    """Make a rename inside `folder` durable; of a file, what was written to it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -107,23 +117,33 @@ def flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def describe_invalid(error: ValidationError, cls: type[Record], where: str) -> UsageError:
-    """Turn the first complaint of pydantic into one `error:` line and one `hint:` line."""
+def describe_invalid(
+    error: ValidationError, cls: type[Record], where: str, *, made: bool = False
+) -> UsageError:
+    """Turn the first complaint of pydantic into one `error:` line and one `hint:` line.
+
+    `made` says that a command wrote the text, so that nobody is asked to correct it by hand.
+    """
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return UsageError(f"unknown key `{key}` in {where}", _nearest(cls, first["loc"]))
     if first["type"] == "missing":
-        return UsageError(f"`{key}` is missing in {where}", "add it; the schema is in `docs/profile.md`")
+        return UsageError(f"`{key}` is missing in {where}", _MAKE_AGAIN if made else _SCHEMA)
     if first["type"] == "json_invalid":
-        return UsageError(f"{where} is not valid JSON", "the file is damaged; make it again")
+        return UsageError(f"{where} is not valid JSON", _MAKE_AGAIN)
     value = repr(first["input"])
     shown = value if len(value) <= 60 else value[:57] + "..."
-    return UsageError(f"`{key}` in {where} is {shown}", _sentence(first["msg"]))
+    if not key:
+        return UsageError(f"{where} holds {shown}", _sentence(first["msg"]))
+    hint = _sentence(first["msg"])
+    if key == "schema_version":
+        hint = f"this version of trtgate reads {first.get('ctx', {}).get('expected', 1)}"
+    return UsageError(f"`{key}` in {where} is {shown}", hint)
 
 
 def _sentence(message: str) -> str:
-    text = message.removeprefix("Value error, ")
+    text = message.removeprefix("Value error, ").replace("a valid tuple", "a list")
     return text[:1].lower() + text[1:]
 
 

@@ -21,6 +21,7 @@ from trtgate.profile import Profile
 from trtgate.releases.assemble import assemble, read_replay
 from trtgate.releases.inputs import read_inputs
 from trtgate.verdicts.judge import judge
+from trtgate.verdicts.validity import split_pairs
 
 PROFILE = Path(__file__).resolve().parents[2] / "profiles" / "reference-tiny.yaml"
 
@@ -35,16 +36,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ledger = measure(Path(folder), wanted)
     size = ledger.head.looks[-1]
-    draws = [judge(pick(ledger, places)) for places in combinations(range(wanted), size)]
+    valid = split_pairs(ledger).valid
+    print(f"{wanted - len(valid)} of {wanted} pairs were invalid; a canary replaces up to three")
+    ledger = ledger.model_copy(update={"pairs": valid})
+    draws = [judge(pick(ledger, places)) for places in combinations(range(len(valid)), size)]
     passed = sum(verdict.result == "pass" for verdict in draws)
-    whole = judge(ledger.model_copy(update={"head": ledger.head.model_copy(update={"looks": (wanted,)})}))
+    whole = judge(ledger.model_copy(update={"head": ledger.head.model_copy(update={"looks": (len(valid),)})}))
     rows = [
         (m.name, f"{m.ratio:.3f}", f"{m.sd:.3f}", f"{m.limit_ratio:.2f}")
         for m in whole.metrics
         if m.sd is not None
     ]
     print(table(("metric", "ratio A/A", "sd of ln ratio", "limit"), rows))
-    print(f"{passed} of {len(draws)} draws of {size} pairs out of {wanted} pass ({passed / len(draws):.2%})")
+    print(
+        f"{passed} of {len(draws)} draws of {size} pairs out of {len(valid)} pass ({passed / len(draws):.2%})"
+    )
     reasons = {verdict.reason for verdict in draws if verdict.result != "pass"}
     print("\n".join(sorted(reasons)[:5]))
 

@@ -142,3 +142,103 @@ def test_an_out_path_that_is_a_file(trtgate: Trtgate, tmp_path: Path) -> None:
     (tmp_path / "c").write_text("mine")
     outcome = trtgate("build", write_profile(tmp_path), "--out", tmp_path / "c")
     assert (outcome.code, (tmp_path / "c").read_text()) == (2, "mine")
+
+
+@pytest.mark.parametrize("arguments", [(), ("release",)])
+def test_a_command_line_without_a_command(trtgate: Trtgate, arguments: tuple[str, ...]) -> None:
+    outcome = trtgate(*arguments)
+    assert (outcome.code, outcome.error) == (2, "a command is missing")
+    assert outcome.hint == f"see `{' '.join(('trtgate', *arguments))} --help`"
+
+
+def test_an_option_that_is_not_known_points_to_the_help_of_its_command(trtgate: Trtgate) -> None:
+    outcome = trtgate("release", "list", "small", "--nonsense")
+    assert (outcome.code, outcome.hint) == (2, "see `trtgate release list --help`")
+
+
+def test_a_word_that_an_option_does_not_take(trtgate: Trtgate, tmp_path: Path) -> None:
+    outcome = trtgate("report", tmp_path, "--format", "html")
+    assert outcome.code == 2
+    assert "Value error" not in outcome.error
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "{long}"),
+        ("build", "{profile}", "--out", "{long}"),
+        ("build", "{profile}", "--out", "{file}/c"),
+        ("build", "{profile}", "--set", "model.path={long}"),
+        ("release", "{candidate}", "--store", "{file}"),
+        ("release", "{candidate}", "--store", "{long}"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_the_system_refuses(trtgate: Trtgate, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "file").write_text("")
+    judged(tmp_path / "c")
+    places = {
+        "long": "n" * 300,
+        "file": tmp_path / "file",
+        "profile": write_profile(tmp_path),
+        "candidate": tmp_path / "c",
+    }
+    outcome = trtgate(*(argument.format(**places) for argument in arguments))
+    assert (outcome.code, outcome.hint) == (2, "check the path and its rights")
+    assert "cannot be used" in outcome.error
+
+
+def test_a_report_is_not_written_over_a_folder(trtgate: Trtgate, tmp_path: Path) -> None:
+    judged(tmp_path / "c")
+    outcome = trtgate("report", tmp_path / "c", "--out", tmp_path)
+    assert (outcome.code, outcome.error) == (2, f"`{tmp_path}` is a folder")
+
+
+def test_more_draft_tokens_than_a_step_holds(trtgate: Trtgate, tmp_path: Path) -> None:
+    outcome = trtgate(
+        "build", write_profile(tmp_path), "--set", "limits.draft_len=64", "--out", tmp_path / "c"
+    )
+    assert outcome.code == 2
+    assert "takes 65 tokens a step" in outcome.error
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_damaged_manifest_is_listed_and_refused(trtgate: Trtgate, tmp_path: Path) -> None:
+    store = Store(tmp_path / "r", "small")
+    release_id = seal(judged(tmp_path / "c"), store).release_id
+    store.switch("promote", release_id, "passed")
+    manifest = store.release_folder(release_id) / "release.json"
+    manifest.write_text("garbage")
+    listed = trtgate("release", "list", "small", "--store", store.root)
+    assert (listed.code, "in service, DAMAGED" in listed.out) == (0, True)
+    for command in ("show", "verify"):
+        for release in ((), (release_id[:12],)):
+            outcome = trtgate("release", command, "small", *release, "--store", store.root)
+            assert outcome.code == 20
+            assert outcome.error == f"`{manifest}` was changed: it is not release `{release_id[:12]}`"
+
+
+def test_a_release_in_service_is_called_so_without_promotion_too(trtgate: Trtgate, tmp_path: Path) -> None:
+    judged(tmp_path / "c")
+    trtgate("release", tmp_path / "c", "--store", tmp_path / "r")
+    outcome = trtgate("release", tmp_path / "c", "--no-promote", "--store", tmp_path / "r")
+    assert outcome.out.endswith("is in service\n")
+
+
+def test_a_folder_with_blanks_can_be_typed_from_the_hint(trtgate: Trtgate, tmp_path: Path) -> None:
+    folder = tmp_path / "größe 2"
+    trtgate("build", write_profile(tmp_path), "--out", folder)
+    outcome = trtgate("judge", folder)
+    assert (outcome.code, outcome.hint) == (2, f"run `trtgate canary '{folder}'`")
+
+
+def test_an_interrupt_is_said_and_has_its_code(
+    trtgate: Trtgate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trtgate.releases.candidate.open_candidate", interrupted)
+    outcome = trtgate("judge", tmp_path)
+    assert (outcome.code, outcome.error) == (130, "interrupted")
+    assert outcome.hint.endswith("run the same command again")

@@ -93,9 +93,17 @@ def test_an_unknown_runtime_names_the_known_ones(trtgate: Trtgate, tmp_path: Pat
     assert (outcome.code, outcome.hint) == (2, "known: reference, tensorrt-llm, vllm")
 
 
-def test_a_configuration_that_build_rendered_is_clean_even_where_strict(trtgate: Trtgate, tmp_path: Path) -> None:
+def test_a_configuration_that_build_rendered_is_clean_even_where_strict(
+    trtgate: Trtgate, tmp_path: Path
+) -> None:
     candidate = built(tmp_path / "c")
     outcome = trtgate(
-        "check", candidate.config_folder / "config.yaml", "--runtime", "tensorrt-llm", "--version", "1.2.0", "--strict"
+        "check",
+        candidate.config_folder / "config.yaml",
+        "--runtime",
+        "tensorrt-llm",
+        "--version",
+        "1.2.0",
+        "--strict",
     )
     assert outcome.code == 0

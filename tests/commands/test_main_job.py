@@ -113,3 +113,10 @@ def test_json_prints_the_record_that_was_written(trtgate: Trtgate, profile: Path
     outcome = trtgate("build", profile, "--out", tmp_path / "c", "--json", "--quiet")
     assert json.loads(outcome.out) == json.loads((tmp_path / "c" / "plan.json").read_text())
     assert outcome.err == ""
+
+
+def test_build_draws_costs_and_buckets_of_both_grids(trtgate: Trtgate, profile: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert trtgate("build", profile, "--out", tmp_path / "c", "--plot", tmp_path / "plan.svg").code == 0
+    for kind in ("decode", "tokens"):
+        assert "<svg" in (tmp_path / f"plan-{kind}.svg").read_text()

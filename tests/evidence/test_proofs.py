@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 from tests.answers import answer, step
 from trtgate.evidence.proofs import (
+    PIECEWISE,
     Compared,
     Visited,
     all_settled,
     compare_tokens,
+    conclusion,
     drift,
     implausible,
     probe_above,
@@ -66,12 +70,51 @@ def test_another_round_is_needed_until_every_bucket_was_hit() -> None:
 
 
 def test_token_answers_count_for_the_bucket_they_are_padded_into() -> None:
-    def visited(size: int, ids: tuple[int, ...]) -> Visited:
-        return Visited(Visit("tokens", (size,), (Ask(0.0, (1,) * size, 1),)), (answer(ids),))
+    def visited(size: int, ids: tuple[int, ...], bucket: int | None = None) -> Visited:
+        visit = Visit("tokens", (size,), (Ask(0.0, (1,) * size, 1),))
+        return Visited(visit, (answer(ids),), (step("tokens", size, bucket),))
 
     references = [visited(size, (1,)) for size in (9, 16, 33)]
-    found = compare_tokens(references, [visited(9, (1,)), visited(16, (2,)), visited(33, (2,))], (8, 16), 0.0)
-    assert found == {8: Compared(0, 0), 16: Compared(2, 1)}
+    seen = [visited(9, (1,), 16), visited(16, (2,), 16), visited(33, (2,))]
+    assert compare_tokens(references, seen, (8, 16), 0.0) == {8: Compared(0, 0), 16: Compared(2, 1)}
+
+
+def test_a_token_answer_does_not_count_for_a_bucket_that_its_visit_missed() -> None:
+    visit = Visit("tokens", (16,), (Ask(0.0, (1,) * 16, 1),))
+    chunked = Visited(visit, (answer(),), (step("tokens", 8, 8), step("tokens", 8, 8)))
+    assert compare_tokens([chunked], [chunked], (8, 16), 0.0) == {8: Compared(1, 0), 16: Compared(0, 0)}
+
+
+def test_a_bucket_without_a_compared_answer_is_valid_only_where_the_profile_says_so() -> None:
+    steps = [step("decode", 4, 4)]
+    assert prove(("decode", 4), steps, GRIDS, Compared(0, 0), SETTINGS).why == (
+        "no answer could be compared with eager"
+    )
+    lenient = SETTINGS.model_copy(update={"require_answers": False})
+    assert prove(("decode", 4), steps, GRIDS, Compared(0, 0), lenient).valid
+
+
+def test_a_bucket_of_which_neither_capture_nor_replay_was_reported_is_not_proven() -> None:
+    guess = replace(step("decode", 4, 4), predicted=True)
+    proof = prove(("decode", 4), [guess], Grids(), RIGHT, SETTINGS)
+    assert (proof.valid, proof.why) == (False, "neither its capture nor its replay was reported")
+    assert prove(("decode", 4), [guess], GRIDS, RIGHT, SETTINGS).valid
+
+
+def test_a_decode_step_in_a_piecewise_graph_is_no_hit_of_a_decode_bucket() -> None:
+    assert prove(("decode", 4), [step("decode", 4, 4, reason=PIECEWISE)], GRIDS, RIGHT, SETTINGS).hits == 0
+
+
+def test_the_conclusion_claims_only_what_was_seen_of_every_bucket() -> None:
+    lenient = SETTINGS.model_copy(update={"require_answers": False})
+    steps = [step("decode", 4, 4)] * 6
+    sound = prove(("decode", 4), steps, GRIDS, RIGHT, lenient)
+    assert conclusion([sound]) == "all 1 buckets captured, hit, stable and right"
+    blind = prove(("decode", 4), steps, GRIDS, Compared(0, 0), lenient)
+    assert conclusion([sound, blind]) == (
+        "all 2 buckets captured, hit and stable; no answer could be compared, correctness unknown for 1"
+    )
+    assert conclusion([]) == "there is no bucket to prove: every step runs eager"
 
 
 def test_the_size_above_the_largest_bucket_is_reported_as_it_ran() -> None:

@@ -49,7 +49,7 @@ def test_a_changed_replay_trace_is_refused(tmp_path: Path) -> None:
     candidate = built(tmp_path / "c")
     other = built(tmp_path / "d", traffic={"length_scale": 0.03})
     candidate.path(TRACE).write_bytes(other.path(TRACE).read_bytes())
-    with pytest.raises(UsageError, match="is not what `build` wrote"):
+    with pytest.raises(IntegrityError, match="is not what `build` wrote"):
         read_replay(candidate, candidate.plan())
 
 
@@ -84,3 +84,11 @@ def test_a_path_that_is_no_candidate_is_refused(tmp_path: Path) -> None:
         open_candidate(tmp_path / "nothing")
     with pytest.raises(UsageError, match=r"`profile.json` is missing|`plan.json` is missing"):
         Candidate(tmp_path).plan()
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", b"PAR1junkPAR1"])
+def test_a_damaged_replay_is_refused(tmp_path: Path, damage: bytes) -> None:
+    candidate = built(tmp_path / "c")
+    candidate.path("trace.parquet").write_bytes(damage)
+    with pytest.raises(IntegrityError, match=r"trace.parquet` is not what `build` wrote"):
+        read_replay(candidate, candidate.plan())

@@ -59,3 +59,25 @@ def test_the_way_back_walks_from_the_newest_to_the_oldest(tmp_path: Path) -> Non
     events = history(tmp_path / "h", ("promote", A, None), ("promote", B, A), ("promote", C, B))
     assert earlier_releases(events, C) == (B, A)
     assert earlier_releases(events, A) == ()
+
+
+@pytest.mark.parametrize("damage", [b"garbage\n", b"\xff\xfe\n", b"{}\n"])
+def test_a_line_that_is_no_event_is_a_change_too(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "h"
+    history(path, ("promote", A, None))
+    path.write_bytes(path.read_bytes() + damage)
+    with pytest.raises(IntegrityError, match="was changed"):
+        read_history(path)
+
+
+def test_a_last_line_that_was_cut_is_a_change_too(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+    history(path, ("promote", A, None), ("promote", B, A))
+    path.write_text(path.read_text().removesuffix("\n"))
+    with pytest.raises(IntegrityError, match="was changed at line 2"):
+        read_history(path)
+
+
+def test_a_release_promoted_twice_goes_back_to_the_one_between(tmp_path: Path) -> None:
+    events = history(tmp_path / "h", ("promote", A, None), ("promote", B, A), ("promote", A, B))
+    assert earlier_releases(events, A) == (B,)

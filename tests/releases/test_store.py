@@ -113,7 +113,7 @@ def test_what_a_killed_seal_left_is_swept_by_the_next_operation(tmp_path: Path) 
 def test_a_release_is_found_by_its_first_characters(tmp_path: Path) -> None:
     store, (release_id,) = sealed(tmp_path, 3)
     assert store.resolve(release_id[:6]) == release_id
-    with pytest.raises(NotEligibleError, match="no release of `small` start with `zz`"):
+    with pytest.raises(NotEligibleError, match="no release of `small` starts with `zz`"):
         store.resolve("zz")
 
 
@@ -128,3 +128,47 @@ def test_a_link_to_a_removed_release_is_an_integrity_error(tmp_path: Path) -> No
     (store.release_folder(release_id) / "release.json").unlink()
     with pytest.raises(IntegrityError, match="which is missing"):
         store.live()
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "/tmp", "", ".", "a b", "n" * 300])
+def test_a_name_that_would_lead_out_of_the_store_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="is no name of a deployment"):
+        open_store(tmp_path, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def spoil(store: Store, release_id: str) -> None:
+    """Change the manifest of one release so that it still can be read."""
+    path = store.release_folder(release_id) / "release.json"
+    path.write_text(path.read_text().replace('"who": "', '"who": "not '))
+
+
+def test_a_changed_manifest_in_service_keeps_the_id_that_was_put_in_service(tmp_path: Path) -> None:
+    store, (first, second) = sealed(tmp_path, 2, 3)
+    store.switch("promote", first, "passed")
+    store.switch("promote", second, "passed")
+    spoil(store, second)
+    assert store.live() == second
+    with pytest.raises(IntegrityError, match=f"{second[:12]}/release.json` was changed"):
+        store.verify(second)
+
+
+@pytest.mark.parametrize("damage", [b"garbage", b"", b"\xff\xfe"])
+def test_a_damaged_manifest_is_named_and_does_not_hide_the_other_releases(
+    tmp_path: Path, damage: bytes
+) -> None:
+    store, (first, second) = sealed(tmp_path, 2, 3)
+    (store.release_folder(first) / "release.json").write_bytes(damage)
+    assert [release_id for release_id, _release in store.releases()] == [second]
+    assert store.damaged() == (first[:12],)
+    assert store.resolve(second[:6]) == second
+    with pytest.raises(IntegrityError, match=f"it is not release `{first[:12]}`"):
+        store.resolve(first)
+
+
+def test_a_damaged_intent_says_how_to_go_on(tmp_path: Path) -> None:
+    store, (_first,) = sealed(tmp_path, 3)
+    (store.folder / INTENT).write_text("junk")
+    with pytest.raises(IntegrityError, match="is damaged") as caught:
+        store.resume()
+    assert "trtgate release list small" in caught.value.hint

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from tests.runtimes.fakes import serving
-from trtgate.errors import RuntimeFailedError
+from trtgate.errors import InvalidMeasurementError
 from trtgate.runtimes import devices, server
 from trtgate.runtimes.devices import used_bytes, wait_until_free
 
@@ -64,6 +64,6 @@ def test_server_counts_what_was_taken_since_its_start(tmp_path, monkeypatch):
         with serving({}, tmp_path, stop_deadline_s=0.3) as running:
             taken.append(running.memory_bytes())
 
-    with pytest.raises(RuntimeFailedError, match="3072 MiB of device memory did not come back"):
+    with pytest.raises(InvalidMeasurementError, match="3072 MiB of device memory did not come back"):
         use()
     assert taken == [3 * GIB]

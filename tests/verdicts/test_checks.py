@@ -149,7 +149,7 @@ def test_answers_that_nobody_compared_are_named():
 
 def test_wrong_answers_are_held_against_their_share_of_those_compared():
     limits = gate(TTFT, max_wrong_answer_ratio=0.02)
-    few = changed(ledger([0.0] * 6, limits), 1, checked_answers=100, wrong_answers=1)
-    many = changed(ledger([0.0] * 6, limits), 1, checked_answers=100, wrong_answers=30)
+    few = changed(ledger([0.0] * 6, limits), 0, checked_answers=100, wrong_answers=1)
+    many = changed(ledger([0.0] * 6, limits), 0, checked_answers=100, wrong_answers=30)
     assert judge(few).result == "pass"
-    assert judge(many).reason.startswith("wrong answers: 30 of")
+    assert judge(many).reason.startswith("wrong answers: 180 of")

@@ -429,3 +429,21 @@ def test_an_advisory_tail_with_too_few_samples_is_named():
         sentence.startswith("`ttft_ms p99` was not gated: 500 samples")
         for sentence in judge(few).cannot_prove
     )
+
+
+def test_a_runtime_exchanged_between_two_pairs_makes_the_later_one_invalid():
+    source = changed(ledger([0.0] * 6), 0, runtime_version="1.0")
+    mixed = changed(source, 4, runtime_version="1.1")
+    verdict = judge(mixed)
+    (note,) = [finding for finding in verdict.findings if finding.check == "pair 4"]
+    assert note.message == "candidate: runtime version 1.1, the first pair ran 1.0"
+
+
+def test_what_the_runs_say_of_themselves_stands_beside_the_verdict():
+    noted = changed(ledger([0.0] * 6), 0, notes=("rows were lost",))
+    assert "candidate, 6 runs: rows were lost" in judge(noted).cannot_prove
+
+
+def test_few_compared_answers_are_said():
+    few = changed(ledger([0.0] * 6), 0, checked_answers=10)
+    assert "only 60 of 18000 answers could be compared with the baseline's" in judge(few).cannot_prove

@@ -24,6 +24,12 @@ TargetOption = Annotated[
 AnyPlatformOption = Annotated[
     bool, typer.Option("--any-platform", help="Take costs of another platform or model as they are.")
 ]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw costs and buckets, as FILE-decode and FILE-tokens (.svg, .png)."
+    ),
+]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Say why each bucket is there.")]
 
 
@@ -37,11 +43,12 @@ def build(
     target: TargetOption = "tuned",
     settings: SetOption = None,
     explain: ExplainOption = False,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Turn traffic into histograms and choose the sizes to capture."""
-    from trtgate.commands.show import show_explanation, show_plan
+    from trtgate.commands.show import draw_plan, show_explanation, show_plan
     from trtgate.profile import Profile
     from trtgate.releases.assemble import assemble
     from trtgate.releases.inputs import read_inputs
@@ -55,3 +62,6 @@ def build(
     console.show(show_plan(candidate, plan))
     if explain:
         console.show(show_explanation(candidate, plan))
+    if plot is not None:
+        for path in draw_plan(candidate, plan, plot):
+            console.step(f"drawn: {path}")

@@ -31,6 +31,9 @@ NameArgument = Annotated[str, typer.Argument(help="The name of the deployment, a
 IdArgument = Annotated[
     str | None, typer.Argument(metavar="ID", help="First characters; default: in service.")
 ]
+RehashOption = Annotated[
+    bool, typer.Option("--rehash", help="Read every model file again instead of trusting remembered digests.")
+]
 NoPromoteOption = Annotated[bool, typer.Option("--no-promote", help="Seal, but leave in service what is.")]
 
 
@@ -38,6 +41,7 @@ NoPromoteOption = Annotated[bool, typer.Option("--no-promote", help="Seal, but l
 def seal(
     candidate: CandidateArgument,
     no_promote: NoPromoteOption = False,
+    rehash: RehashOption = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -46,7 +50,7 @@ def seal(
     from trtgate.releases.candidate import open_candidate
 
     console = Console(as_json, quiet)
-    seal_and_promote(open_candidate(candidate), store, promote=not no_promote, console=console)
+    seal_and_promote(open_candidate(candidate), store, promote=not no_promote, rehash=rehash, console=console)
 
 
 @release.command("list")
@@ -61,7 +65,7 @@ def list_releases(
     opened = open_store(store, name)
     live, marked = opened.live(), rolled_back_from(opened.history())
     found = opened.releases()
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             item.version,
             release_id[:SHORT],
@@ -70,6 +74,9 @@ def list_releases(
         )
         for release_id, item in found
     ]
+    for short in opened.damaged():
+        in_service = live is not None and live.startswith(short)
+        rows.append(("?", short, "?", "in service, DAMAGED" if in_service else "DAMAGED"))
     console.record(
         [
             {"id": release_id, "live": release_id == live, **item.model_dump(mode="json")}
@@ -88,13 +95,12 @@ def show(
 ) -> None:
     """Show what one release holds."""
     from trtgate.commands.show import show_release
-    from trtgate.releases.manifest import MANIFEST, Release
     from trtgate.releases.store import open_store
 
     console = Console(as_json)
     opened = open_store(store, name)
     full = _chosen(opened, release_id)
-    found = Release.read(opened.release_folder(full) / MANIFEST)
+    found = opened.manifest(full)
     console.record({"id": full, **found.model_dump(mode="json")})
     console.show(show_release(full, found, opened.release_folder(full)))
 
@@ -115,14 +121,21 @@ def verify(
     found = opened.verify(full)
     opened.history()
     console.record({"id": full, "files": len(found.files), "whole": True})
-    console.show(
-        f"release {full[:SHORT]} of `{name}` is whole: {len(found.files)} files have the digests that were sealed"
-    )
+    console.show(f"release {full[:SHORT]} of `{name}` is whole")
+    console.show(f"{len(found.files)} files have the digests that were sealed")
 
 
-def seal_and_promote(candidate: Any, root: Path, *, promote: bool, console: Console) -> None:  # noqa: ANN401
+def seal_and_promote(
+    candidate: Any,  # noqa: ANN401 - a `Candidate`, whose import would slow `--help`
+    root: Path,
+    *,
+    promote: bool,
+    console: Console,
+    rehash: bool = False,
+) -> None:
     """Seal under the lock, put in service, say where it is."""
     from trtgate.commands.show import show_release
+    from trtgate.releases.seal import require_compared
     from trtgate.releases.seal import seal as seal_candidate
     from trtgate.releases.store import SHORT, Store
 
@@ -130,16 +143,18 @@ def seal_and_promote(candidate: Any, root: Path, *, promote: bool, console: Cons
     store = Store(root, name)
     with store.locked():
         store.resume()
-        sealed = seal_candidate(candidate, store)
+        sealed = seal_candidate(candidate, store, rehash=rehash)
         live = store.live()
         if promote and live != sealed.release_id:
+            require_compared(candidate, store)
             store.switch("promote", sealed.release_id, sealed.release.verdict.reason)
+        in_service = store.live() == sealed.release_id
     folder = store.release_folder(sealed.release_id)
     console.record(
-        {"id": sealed.release_id, "folder": str(folder), "promoted": promote, "fresh": sealed.fresh}
+        {"id": sealed.release_id, "folder": str(folder), "promoted": in_service, "fresh": sealed.fresh}
     )
     console.show(show_release(sealed.release_id, sealed.release, folder))
-    state = "in service" if promote else "sealed, not promoted"
+    state = "in service" if in_service else "sealed, not promoted"
     console.show(f"release {sealed.release_id[:SHORT]} of `{name}` is {state}")
 
 

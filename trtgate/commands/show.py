@@ -21,9 +21,8 @@ def show_plan(candidate: Candidate, plan: Plan) -> str:
     lines = [f"plan {plan.digest[:SHORT]} of `{plan.name}` in {candidate.folder}", ""]
     for source in plan.trace:
         dropped = ", ".join(f"{count} {reason}" for reason, count in source.dropped.items()) or "none"
-        lines.append(
-            f"trace  {source.name} ({source.format}): read {source.read}, kept {source.kept}, dropped {dropped}"
-        )
+        counts = f"read {source.read}, kept {source.kept}, dropped {dropped}"
+        lines.append(paragraph(f"trace  {source.name} ({source.format}): {counts}"))
         lines.extend(paragraph(f"note: {note}", "       ") for note in source.notes)
     for title, grid in (
         ("decode graphs, by requests of a step", plan.decode),
@@ -69,6 +68,19 @@ def show_explanation(candidate: Candidate, plan: Plan) -> str:
     return "\n".join(parts)
 
 
+def draw_plan(candidate: Candidate, plan: Plan, path: Path) -> tuple[Path, ...]:
+    """One picture for each kind of graph, beside each other; returns their paths."""
+    from trtgate.plans.plots import plot_plan
+
+    drawn = []
+    for grid in filter(None, (plan.decode, plan.tokens)):
+        costs = costs_of(candidate.costs(), grid.kind)
+        target = path.with_name(f"{path.stem}-{grid.kind}{path.suffix}")
+        plot_plan(grid, target, replay=costs.replay, eager=costs.eager)
+        drawn.append(target)
+    return tuple(drawn)
+
+
 def show_warmup(report: WarmupReport) -> str:
     """The proof of each bucket, the start-up times, and what happens above the largest."""
     rows = [
@@ -88,7 +100,9 @@ def show_warmup(report: WarmupReport) -> str:
         how = "replayed" if probe.replayed else "eager"
         lines.append(f"above the largest: {probe.kind} {probe.size} runs {how}, {_ms(probe.median_ms)} ms")
     phases = ", ".join(f"{name} {value:.0f}" for name, value in report.phases_ms.items())
-    lines.append(paragraph(f"start, ms: {phases}; memory {mebibytes(report.memory_bytes)}; {_capacity(report)}"))
+    lines.append(
+        paragraph(f"start, ms: {phases}; memory {mebibytes(report.memory_bytes)}; {_capacity(report)}")
+    )
     lines.extend(paragraph(finding) for finding in report.findings)
     lines.append(paragraph(f"{'proven' if report.passed else 'FAILED'}: {report.reason}"))
     return "\n".join(lines)

@@ -1,13 +1,20 @@
 """The long steps that commands share: warm-up, canary, the trial start of a release."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from trtgate.console import Console
-from trtgate.errors import InvalidMeasurementError, RuntimeFailedError, UnhealthyError, UsageError
+from trtgate.errors import (
+    IntegrityError,
+    InvalidMeasurementError,
+    RuntimeFailedError,
+    UnhealthyError,
+    UsageError,
+)
 from trtgate.evidence.arm import Arm, rendered_arm, started, target_of
 from trtgate.evidence.canary import Comparison, measure_pairs
-from trtgate.evidence.environment import read_platform
+from trtgate.evidence.environment import identify_model, read_platform
 from trtgate.evidence.ledger import Ledger, LedgerHead
 from trtgate.evidence.report import WarmupReport
 from trtgate.evidence.staircase import DEFAULT_VOCAB, random_prompt
@@ -21,6 +28,7 @@ from trtgate.releases.assemble import read_replay
 from trtgate.releases.candidate import LEDGER, PLAN, PROFILE, VERDICT, WARMUP, Candidate
 from trtgate.releases.history import now
 from trtgate.releases.report import append_summary, read_report, report_markdown
+from trtgate.releases.seal import require_model
 from trtgate.releases.store import SHORT, Store
 from trtgate.verdicts.judge import Verdict, judge, next_step
 
@@ -30,23 +38,54 @@ TRIAL_TOKENS = 8
 
 
 def run_warmup(candidate: Candidate, console: Console) -> WarmupReport:
-    """Prove the candidate's buckets and write the report."""
+    """Prove the candidate's buckets and write the report; an earlier one ends with the start of this."""
     plan, profile = candidate.plan(), candidate.profile()
-    eager = rendered_arm(profile, "eager", "eager", candidate.path("eager"))
-    arm = candidate_arm(candidate, plan, profile)
-    report = warm_up(Subject(arm, eager, candidate.logs_folder, read_platform(), now()), console)
-    report.write(candidate.path(WARMUP))
+    with candidate.locked():
+        candidate.path(WARMUP).unlink(missing_ok=True)
+        eager = rendered_arm(profile, "eager", "eager", candidate.path("eager"))
+        arm = candidate_arm(candidate, plan, profile)
+        model = identify_model(profile.model.path).sha256
+        subject = Subject(arm, eager, candidate.logs_folder, read_platform(), now(), model)
+        report = warm_up(subject, console)
+        report.write(candidate.path(WARMUP))
     return report
 
 
 def run_canary(
     candidate: Candidate, store_root: Path, baseline: str, again: str | None, console: Console
 ) -> Verdict:
-    """Measure pairs until the judge can stop, and write ledger and verdict after each."""
-    candidate.proven()
+    """Measure pairs until the judge can stop; the ledger is written after each, the verdict at the end."""
+    with candidate.locked():
+        verdict = _canary(candidate, store_root, baseline, again, console)
+    tell_ci(candidate, console)
+    return verdict
+
+
+def _canary(
+    candidate: Candidate, store_root: Path, baseline: str, again: str | None, console: Console
+) -> Verdict:
+    report = candidate.proven()
     plan, profile = candidate.plan(), candidate.profile()
+    model = identify_model(profile.model.path).sha256
+    if report.model_sha256 not in {"", model}:
+        raise IntegrityError(
+            f"the files of `{profile.model.path}` were changed after the warm-up",
+            f"run `trtgate warmup {candidate.folder}` again",
+        )
     other = _baseline_arm(candidate, profile, Store(store_root, profile.name), baseline)
-    ledger = _open_ledger(candidate, plan, profile, other, again)
+    head = LedgerHead(
+        name=profile.name,
+        candidate_sha256=plan.digest,
+        baseline=other.title,
+        baseline_sha256=other.sha256,
+        gate=profile.gate,
+        looks=profile.canary.looks,
+        max_send_lateness_ms=profile.canary.max_send_lateness_ms,
+        length_scale=profile.traffic.length_scale,
+        model_sha256=model,
+        platform=read_platform().title,
+    )
+    ledger = open_ledger(candidate, head, again)
     comparison = Comparison(
         candidate=candidate_arm(candidate, plan, profile),
         baseline=other,
@@ -66,7 +105,6 @@ def run_canary(
     ledger = measure_pairs(comparison, ledger, enough, console)
     verdict = judge(ledger)
     verdict.write(candidate.path(VERDICT))
-    tell_ci(candidate, console)
     return verdict
 
 
@@ -101,7 +139,7 @@ def _believed(profile: Profile, ledger: Ledger, console: Console) -> float | Non
 def try_release(store: Store, release_id: str, console: Console) -> None:
     """Start a sealed release from its own files and let it answer; `UnhealthyError` leaves all as it was."""
     folder = store.release_folder(release_id)
-    arm = _release_arm(store, release_id)
+    arm = on_any_port(_release_arm(store, release_id))
     vocab = arm.profile.model.vocab_size or DEFAULT_VOCAB
     asks = [
         Ask(0.0, random_prompt(4, vocab, (arm.profile.canary.seed, index)), TRIAL_TOKENS)
@@ -109,10 +147,11 @@ def try_release(store: Store, release_id: str, console: Console) -> None:
     ]
     logs = store.root / ".trials"
     try:
+        require_model(store.manifest(release_id))
         with started(arm, logs / f"{store.name}-{release_id[:SHORT]}.log", console) as server:
             answers = run_load(target_of(server, arm.profile), asks, timeout_s=60.0, drain_s=60.0).answers
             server.raise_if_dead()
-    except RuntimeFailedError as error:
+    except (RuntimeFailedError, InvalidMeasurementError, UsageError) as error:
         raise UnhealthyError(
             f"release {release_id[:SHORT]} failed its trial: {error.message}", _kept(folder)
         ) from error
@@ -123,6 +162,12 @@ def try_release(store: Store, release_id: str, console: Console) -> None:
             f"release {release_id[:SHORT]} failed {len(failed)} of {len(asks)} trial requests: {kinds}",
             _kept(folder),
         )
+
+
+def on_any_port(arm: Arm) -> Arm:
+    """The arm on a free port, since what is in service may hold its own."""
+    runtime = arm.profile.runtime.model_copy(update={"port": 0})
+    return replace(arm, profile=arm.profile.model_copy(update={"runtime": runtime}))
 
 
 def _kept(folder: Path) -> str:
@@ -140,13 +185,14 @@ def _release_arm(store: Store, release_id: str) -> Arm:
     folder = store.release_folder(release_id)
     plan = Plan.read(folder / PLAN)
     title = f"release {release_id[:SHORT]}"
-    return Arm("baseline", title, Profile.read(folder / PROFILE), plan.config, folder / "config", plan.digest)
+    profile, version = Profile.read(folder / PROFILE), store.manifest(release_id).runtime.version_reported
+    return Arm("baseline", title, profile, plan.config, folder / "config", plan.digest, version)
 
 
 def _baseline_arm(candidate: Candidate, profile: Profile, store: Store, baseline: str) -> Arm:
     live = store.live() if baseline == "current" else None
     if live is not None:
-        store.verify(live)
+        require_model(store.verify(live))
         return _release_arm(store, live)
     if baseline in {"current", "default"}:
         return rendered_arm(profile, "default", "runtime default", candidate.path("baseline"))
@@ -155,27 +201,25 @@ def _baseline_arm(candidate: Candidate, profile: Profile, store: Store, baseline
     raise UsageError(f"unknown baseline `{baseline}`", "one of `current`, `default`, `eager`")
 
 
-def _open_ledger(
-    candidate: Candidate, plan: Plan, profile: Profile, baseline: Arm, again: str | None
-) -> Ledger:
-    """A new ledger, or the one that is there where it belongs to the same candidate, baseline and policy."""
-    head = LedgerHead(
-        name=profile.name,
-        candidate_sha256=plan.digest,
-        baseline=baseline.title,
-        baseline_sha256=baseline.sha256,
-        gate=profile.gate,
-        looks=profile.canary.looks,
-        max_send_lateness_ms=profile.canary.max_send_lateness_ms,
-        length_scale=profile.traffic.length_scale,
-    )
+def open_ledger(candidate: Candidate, head: LedgerHead, again: str | None) -> Ledger:
+    """The ledger that is there where its head is the same, else a new one.
+
+    A new one for the same candidate is a further attempt; the one before is kept beside it as `ledger-N.jsonl`.
+    """
     path = candidate.path(LEDGER)
     if not path.is_file():
         return Ledger(head=head)
     found = Ledger.read(path)
-    same = {"attempt": found.head.attempt, "attempt_reason": found.head.attempt_reason}
-    if found.head != head.model_copy(update=same):
-        return Ledger(head=head)
-    if again is None:
+    before = found.head
+    same = {"attempt": before.attempt, "attempt_reason": before.attempt_reason}
+    if before == head.model_copy(update=same) and again is None:
         return found
-    return Ledger(head=head.model_copy(update={"attempt": found.head.attempt + 1, "attempt_reason": again}))
+    if before.candidate_sha256 != head.candidate_sha256:
+        return Ledger(head=head)
+    if not found.pairs and again is None:
+        return Ledger(head=head.model_copy(update=same))
+    found.write(candidate.path(f"ledger-{before.attempt}.jsonl"))
+    changed = [name for name in type(head).model_fields if getattr(before, name) != getattr(head, name)]
+    named = ", ".join(name for name in changed if name not in same)
+    reason = again or f"{named} changed, the baseline before was {before.baseline}"
+    return Ledger(head=head.model_copy(update={"attempt": before.attempt + 1, "attempt_reason": reason}))

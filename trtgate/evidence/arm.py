@@ -28,6 +28,7 @@ class Arm:
     config: RuntimeConfig
     config_folder: Path
     sha256: str
+    judged_version: str | None = None  # of the runtime, where a sealed release was judged on one
 
     @property
     def runtime(self) -> Runtime:

@@ -95,7 +95,8 @@ def _measure_pair(comparison: Comparison, index: int, console: Console) -> Pair:
 
     def run(arm: Arm) -> Run:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        done = measure(arm, window, comparison.logs, now, console, believed=comparison.believed_tokens_per_s)
+        believed = comparison.believed_tokens_per_s
+        done = measure(arm, window, comparison.logs, now, console, rules=profile, believed=believed)
         console.step(f"pair {index}: {describe_run(done)}")
         return done
 

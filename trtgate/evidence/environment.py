@@ -11,7 +11,8 @@ import psutil
 import pynvml
 
 from trtgate import __version__
-from trtgate.record import Record, sha256, sha256_file
+from trtgate.evidence.digests import digest_files
+from trtgate.record import Record, sha256
 
 PACKAGES = (
     "torch",
@@ -100,17 +101,18 @@ def read_platform() -> Platform:
     )
 
 
-def identify_model(path: str) -> ModelIdentity:
-    """Hash every file of a model folder in name order; a path that is no folder is taken as a name."""
-    folder = Path(path)
+def identify_model(path: str, *, rehash: bool = False) -> ModelIdentity:
+    """Hash every file of a model folder in name order; a path that is no folder is taken as a name.
+
+    Digests of large files are remembered by path, size, time and inode; `rehash` reads them all again.
+    """
+    folder = Path(path).expanduser()
     if not folder.is_dir():
         return ModelIdentity(path=path, files=(), sha256=sha256(path.encode()))
+    found = digest_files([file for file in sorted(folder.rglob("*")) if file.is_file()], rehash=rehash)
     files = tuple(
-        ModelFile(
-            path=str(file.relative_to(folder)), size_bytes=file.stat().st_size, sha256=sha256_file(file)
-        )
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
+        ModelFile(path=str(file.relative_to(folder)), size_bytes=file.stat().st_size, sha256=digest)
+        for file, digest in found.items()
     )
     listing = "".join(f"{file.sha256}  {file.path}\n" for file in files)
     return ModelIdentity(path=path, files=files, sha256=sha256(listing.encode()))

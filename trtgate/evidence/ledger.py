@@ -68,7 +68,7 @@ class Measurement(Record):
     wrong_answers: int = 0
     checked_answers: int = 0
     output_tokens: int = 0
-    work_sha256: str = ""  # of the (prompt, output) token counts of all requests
+    work_sha256: str = ""  # of the (prompt, output) token counts of all requests, as the server counted them
     quantiles: dict[str, Quantiles] = Field(default_factory=dict)  # by metric name
     graphs: GraphCounts | None = None
     memory_bytes: int | None = None
@@ -77,6 +77,8 @@ class Measurement(Record):
     send_lateness_p99_ms: float | None = None
     failure: str | None = None
     invalid: tuple[str, ...] = ()
+    runtime_version: str | None = None  # as the server itself reports it
+    notes: tuple[str, ...] = ()  # what was not seen, or happened aside; printed beside the verdict
 
 
 class Pair(Record):
@@ -102,6 +104,8 @@ class LedgerHead(Record):
     looks: tuple[int, ...]
     max_send_lateness_ms: float
     length_scale: float = 1.0
+    model_sha256: str = ""  # of the candidate's model files
+    platform: str = ""
     attempt: int = 1
     attempt_reason: str = ""
 

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from trtgate.console import Console
-from trtgate.errors import RuntimeFailedError
+from trtgate.errors import InvalidMeasurementError, RuntimeFailedError
 from trtgate.evidence.answers import count_wrong
 from trtgate.evidence.arm import Arm, started, target_of
 from trtgate.evidence.ledger import GraphCounts, Measurement, Quantiles
@@ -18,7 +18,7 @@ from trtgate.loads.base import Answer, Ask, LoadResult, Progress
 from trtgate.loads.metrics import quantile, samples
 from trtgate.loads.run import run_load
 from trtgate.loads.validity import valid
-from trtgate.profile import Gate
+from trtgate.profile import Gate, Profile
 from trtgate.record import sha256
 from trtgate.runtimes.base import Step
 from trtgate.runtimes.process import Server
@@ -45,23 +45,41 @@ class Run:
 
 
 def measure(
-    arm: Arm, window: Window, logs: Path, now: str, console: Console, *, believed: float | None = None
+    arm: Arm,
+    window: Window,
+    logs: Path,
+    now: str,
+    console: Console,
+    *,
+    rules: Profile | None = None,
+    believed: float | None = None,
 ) -> Run:
     """Start the arm, warm it, send the window, stop it; a failing runtime is a result, not an error.
 
-    `believed` is the rate in tokens/s up to which the self-check trusts the load generator.
+    `rules` is the profile whose time-outs and limits hold for both arms; `believed` the rate in tokens/s up to which
+    the self-check trusts the load generator.
     """
     try:
-        return _measure(arm, window, logs, now, console, believed=believed)
+        return _measure(arm, window, logs, now, console, rules=rules or arm.profile, believed=believed)
     except RuntimeFailedError as error:
         blank = _measurement(arm, window, now, ())
         return Run(blank.model_copy(update={"failure": error.message}), ())
+    except InvalidMeasurementError as error:
+        blank = _measurement(arm, window, now, ())
+        return Run(blank.model_copy(update={"invalid": (error.message,)}), ())
 
 
 def _measure(
-    arm: Arm, window: Window, logs: Path, now: str, console: Console, *, believed: float | None
+    arm: Arm,
+    window: Window,
+    logs: Path,
+    now: str,
+    console: Console,
+    *,
+    rules: Profile,
+    believed: float | None,
 ) -> Run:
-    settings = arm.profile.canary
+    settings = rules.canary
     stem = f"{arm.name}-{window.seed}"
     with started(arm, logs / f"{stem}.log", console) as server:
         grids = arm.runtime.effective_grids(arm.config, arm.version)[0]
@@ -86,8 +104,9 @@ def _measure(
             steps = poller.steps_since(mark)
         measurement = _measurement(arm, window, now, result.answers)
         found = _with_results(measurement, result, steps, server)
-        invalid = own_faults(result, arm.profile.gate, found.quantiles, believed)
-        return Run(found.model_copy(update={"invalid": invalid}), result.answers)
+        invalid = own_faults(result, rules.gate, found.quantiles, believed)
+        notes = (*poller.warnings, *server.warnings, *_other_version(arm, server.version))
+        return Run(found.model_copy(update={"invalid": invalid, "notes": notes}), result.answers)
 
 
 def describe_progress(title: str, progress: Progress) -> str:
@@ -133,7 +152,6 @@ def count_graphs(steps: Sequence[Step]) -> GraphCounts | None:
 
 def _measurement(arm: Arm, window: Window, now: str, answers: Sequence[Answer]) -> Measurement:
     failed = Counter(answer.error for answer in answers if answer.error is not None)
-    work = [(len(ask.prompt), ask.max_tokens) for ask in window.asks]
     return Measurement(
         arm=arm.name,
         title=arm.title,
@@ -143,8 +161,27 @@ def _measurement(arm: Arm, window: Window, now: str, answers: Sequence[Answer]) 
         succeeded=len(answers) - failed.total(),
         errors=dict(sorted(failed.items())),
         output_tokens=sum(answer.tokens for answer in answers if answer.ok),
-        work_sha256=sha256(repr(work).encode()),
+        work_sha256=sha256(repr(work_of(window.asks, answers)).encode()),
     )
+
+
+def work_of(asks: Sequence[Ask], answers: Sequence[Answer]) -> list[tuple[int, int]]:
+    """Prompt and output tokens of each request as the server counted them, as asked for where it did not answer."""
+    done = {answer.index: answer for answer in answers if answer.ok}
+    return [
+        (done[index].prompt_tokens or len(ask.prompt), done[index].tokens)
+        if index in done
+        else (len(ask.prompt), ask.max_tokens)
+        for index, ask in enumerate(asks)
+    ]
+
+
+def _other_version(arm: Arm, version: str | None) -> list[str]:
+    if None in (arm.judged_version, version) or arm.judged_version == version:
+        return []
+    return [
+        f"{arm.title} was judged on version {arm.judged_version} of the runtime and ran on {version} here"
+    ]
 
 
 def own_faults(
@@ -181,6 +218,7 @@ def _with_results(
             "kv_tokens": max(capacity) if capacity else None,
             "start_ms": {name: round(value, 1) for name, value in server.phases.items()},
             "send_lateness_p99_ms": round(result.instrument.late_p99_ms, 3),
+            "runtime_version": server.version,
         }
     )
 

@@ -12,6 +12,7 @@ from trtgate.profile import Warmup
 from trtgate.runtimes.base import Grids, Step
 
 SHORTEST_STEP_MS = 0.2  # tens of kernels, even replayed, take longer
+PIECEWISE = "piecewise graph"  # a decode step in a token graph replays no decode graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +31,10 @@ class Compared:
     checked: int
     wrong: int
 
+    def plus(self, other: "Compared") -> "Compared":
+        """Both together."""
+        return Compared(self.checked + other.checked, self.wrong + other.wrong)
+
 
 def every_bucket(grids: Grids) -> list[tuple[Kind, int]]:
     """All buckets that must be proven, as (kind, size)."""
@@ -44,7 +49,11 @@ def all_settled(grids: Grids, steps: Sequence[Step], settings: Warmup) -> bool:
 
 def hits_of(steps: Iterable[Step], kind: Kind, bucket: int) -> list[Step]:
     """The steps that replayed this bucket."""
-    return [step for step in steps if step.kind == kind and step.bucket == bucket and step.replayed]
+    return [
+        step
+        for step in steps
+        if step.kind == kind and step.bucket == bucket and step.replayed and step.reason != PIECEWISE
+    ]
 
 
 def drift(times_ms: Sequence[float]) -> float | None:
@@ -59,15 +68,13 @@ def drift(times_ms: Sequence[float]) -> float | None:
 def compare_tokens(
     references: Sequence[Visited], visited: Sequence[Visited], buckets: Sequence[int], tolerance: float
 ) -> dict[int, Compared]:
-    """Per token bucket, the answers of the visits whose size is padded into it."""
+    """Per token bucket, the answers of the visits in which it was replayed."""
     found = dict.fromkeys(buckets, Compared(0, 0))
     for reference, one in zip(references, visited, strict=True):
-        size = one.visit.sizes[0]
-        bucket = next((bucket for bucket in buckets if bucket >= size), None)
-        if bucket is not None:
-            checked, wrong = count_wrong(reference.answers, one.answers, tolerance)
-            before = found[bucket]
-            found[bucket] = Compared(before.checked + checked, before.wrong + wrong)
+        result = Compared(*count_wrong(reference.answers, one.answers, tolerance))
+        for bucket in buckets:
+            if hits_of(one.steps, "tokens", bucket):
+                found[bucket] = found[bucket].plus(result)
     return found
 
 
@@ -80,15 +87,20 @@ def prove(
     times = times_of(hits)
     drifted = drift(times)
     was_captured = _captured(captured, kind, bucket)
+    predicted = bool(hits) and all(step.predicted for step in hits)
     why = []
     if was_captured is False:
         why.append("not captured")
     if not hits:
         why.append("never replayed")
+    elif predicted and was_captured is None:
+        why.append("neither its capture nor its replay was reported")
     if drifted is not None and drifted > settings.stable_within:
         why.append(f"not stable, {drifted:+.0%}")
     if compared.wrong:
         why.append(f"{compared.wrong} of {compared.checked} answers differ from eager")
+    if not compared.checked and settings.require_answers:
+        why.append("no answer could be compared with eager")
     return BucketProof(
         kind=kind,
         bucket=bucket,
@@ -101,7 +113,34 @@ def prove(
         answers_wrong=compared.wrong,
         valid=not why,
         why=", ".join(why),
+        predicted=predicted,
     )
+
+
+def conclusion(proofs: Sequence[BucketProof]) -> str:
+    """What is shown of buckets that are all valid, and for how many of them a part of the proof is missing."""
+    if not proofs:
+        return "there is no bucket to prove: every step runs eager"
+    counts = {
+        "captured": sum(proof.captured is None for proof in proofs),
+        "hit": sum(proof.predicted for proof in proofs),
+        "stable": sum(proof.drift is None for proof in proofs),
+        "right": sum(not proof.answers_checked for proof in proofs),
+    }
+    shown = [word for word, unknown in counts.items() if not unknown]
+    listed = ", ".join(shown[:-1]) + (" and " if len(shown) > 1 else "") + "".join(shown[-1:])
+    text = f"all {len(proofs)} buckets {listed or 'visited'}"
+    missing = [
+        f"{words} for {counts[word]}"
+        for word, words in (
+            ("captured", "the log names no capture"),
+            ("hit", "hits follow from sizes and were not reported"),
+            ("stable", "too few timed visits to tell stability"),
+            ("right", "no answer could be compared, correctness unknown"),
+        )
+        if counts[word]
+    ]
+    return "; ".join([text, *missing])
 
 
 def probe_above(grids: Grids, steps: Sequence[Step]) -> tuple[Probe, ...]:

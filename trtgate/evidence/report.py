@@ -11,7 +11,8 @@ Kind = Literal["decode", "tokens"]
 class BucketProof(Record):
     """The evidence for one bucket; it is valid when captured, hit, stable and right.
 
-    `captured` is None where the runtime's log does not say; `hits` counts steps that replayed this bucket.
+    `captured` is None where the runtime's log does not say; `hits` counts steps that replayed this bucket, which
+    follows from sizes where `predicted`. `drift` is None below five timed visits, so that stability is unknown.
     """
 
     kind: Kind
@@ -25,6 +26,7 @@ class BucketProof(Record):
     answers_wrong: int
     valid: bool
     why: str  # empty where valid
+    predicted: bool = False
 
     @property
     def title(self) -> str:
@@ -47,6 +49,7 @@ class WarmupReport(Record):
 
     schema_version: Literal[1] = 1
     plan_sha256: str
+    model_sha256: str = ""  # of the model's files before the start
     started: str
     runtime_version: str
     platform: Platform

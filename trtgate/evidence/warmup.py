@@ -1,7 +1,7 @@
 """Start a candidate, visit every bucket, and prove each: captured, hit, stable and right."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtgate.console import Console
@@ -14,12 +14,14 @@ from trtgate.evidence.proofs import (
     Visited,
     all_settled,
     compare_tokens,
+    conclusion,
     every_bucket,
+    hits_of,
     implausible,
     probe_above,
     prove,
 )
-from trtgate.evidence.report import WarmupReport
+from trtgate.evidence.report import Kind, WarmupReport
 from trtgate.evidence.staircase import DEFAULT_VOCAB, Visit, decode_staircase, token_visits
 from trtgate.loads.base import Answer, Ask
 from trtgate.loads.run import run_load
@@ -38,6 +40,7 @@ class Subject:
     logs: Path
     platform: Platform
     now: str
+    model_sha256: str = ""
 
 
 def warm_up(subject: Subject, console: Console) -> WarmupReport:
@@ -89,20 +92,23 @@ class _Proving:
     visits: Sequence[Visit]
     references: Sequence[Visited]
     console: Console
+    lost: list[str] = field(default_factory=list)  # what the reader of statistics missed
 
     def report(self, findings: Sequence[str]) -> WarmupReport:
         arm, server = self.subject.arm, self.server
         settings = arm.profile.warmup
         rounds = self._visit()
-        compared = self._compare(rounds[0])
+        compared = self._compare(rounds)
         steps = [step for visited in rounds for one in visited for step in one.steps]
         buckets = tuple(
             prove(key, steps, server.captured, compared[key], settings) for key in every_bucket(self.grids)
         )
-        failed = [proof for proof in buckets if not proof.valid]
+        wrong = [f"{proof.title}: {proof.why}" for proof in buckets if not proof.valid]
+        wrong += filter(None, [unanswered(rounds, arm.profile.gate.max_error_ratio)])
         capacity = max((step.kv_tokens for step in steps if step.kv_tokens), default=None)
         return WarmupReport(
             plan_sha256=arm.sha256,
+            model_sha256=self.subject.model_sha256,
             started=self.subject.now,
             runtime_version=server.version or arm.version,
             platform=self.subject.platform,
@@ -120,11 +126,20 @@ class _Proving:
             answers_compared_with=self.subject.eager.title,
             logprob_tolerance=settings.logprob_tolerance,
             effective={key: value for key, value in server.info.items() if _is_scalar(value)},
-            findings=(*findings, *filter(None, [implausible(steps)])),
-            passed=not failed,
-            reason="; ".join(f"{proof.title}: {proof.why}" for proof in failed)
-            or f"all {len(buckets)} buckets captured, hit, stable and right",
+            findings=(*findings, *self._findings(steps)),
+            passed=not wrong,
+            reason="; ".join(wrong) or conclusion(buckets),
         )
+
+    def _findings(self, steps: Sequence[Step]) -> list[str]:
+        """What the server or its statistics showed besides the buckets."""
+        found = [*self.lost, *self.server.warnings, *filter(None, [implausible(steps)])]
+        asked, version = self.subject.arm.version, self.server.version
+        if version is None:
+            found.append(f"the runtime does not report its version; `{asked}` is what the profile says")
+        elif not version.startswith(asked) and self.subject.arm.runtime.kind != "reference":
+            found.append(f"the runtime is version `{version}`, the profile says `{asked}`")
+        return found
 
     def _visit(self) -> list[list[Visited]]:
         arm = self.subject.arm
@@ -138,6 +153,7 @@ class _Proving:
                 steps: list[Step] = poller.steps_since()
                 if all_settled(self.grids, steps, settings):
                     break
+            self.lost.extend(poller.warnings)
         return rounds
 
     def _visit_once(self, visit: Visit, poller: Poller) -> Visited:
@@ -146,24 +162,29 @@ class _Proving:
         poller.drain()
         return Visited(visit, answers, tuple(poller.steps_since(mark)))
 
-    def _compare(self, visited: Sequence[Visited]) -> dict[tuple[str, int], Compared]:
+    def _compare(self, rounds: Sequence[Sequence[Visited]]) -> dict[tuple[Kind, int], Compared]:
+        """The answers of every round, since a bucket may be hit in a later one only."""
         tolerance = self.subject.arm.profile.warmup.logprob_tolerance
-        decode = self._compare_decode(visited[0], tolerance)
-        tokens = compare_tokens(self.references[1:], visited[1:], self.grids.tokens, tolerance)
-        return {
-            **{("decode", size): found for size, found in decode.items()},
-            **{("tokens", size): found for size, found in tokens.items()},
-        }
+        found = dict.fromkeys(every_bucket(self.grids), Compared(0, 0))
+        for visited in rounds:
+            decode = self._compare_decode(visited[0], tolerance)
+            tokens = compare_tokens(self.references[1:], visited[1:], self.grids.tokens, tolerance)
+            for size, result in decode.items():
+                found["decode", size] = found["decode", size].plus(result)
+            for size, result in tokens.items():
+                found["tokens", size] = found["tokens", size].plus(result)
+        return found
 
     def _compare_decode(self, visited: Visited, tolerance: float) -> dict[int, Compared]:
-        """One staircase checks all decode buckets at once; where it found a difference, each is visited alone.
+        """One staircase checks all decode buckets it hit; where it found a difference, each is visited alone.
 
         Alone means by as many requests as are padded the most on their way to it, so that the wrong one has a name.
         """
         reference, buckets = self.references[0], self.grids.decode
         checked, wrong = count_wrong(reference.answers, visited.answers, tolerance)
         if wrong == 0 or not buckets:
-            return {bucket: Compared(min(bucket, checked), 0) for bucket in buckets}
+            hit = [bucket for bucket in buckets if hits_of(visited.steps, "decode", bucket)]
+            return {bucket: Compared(min(bucket, checked), 0) for bucket in hit}
         found = {}
         for below, bucket in zip((0, *buckets), buckets, strict=False):
             asks = visited.visit.asks[: below + 1]
@@ -194,6 +215,13 @@ def _ask(server: Server, profile: Profile, asks: Sequence[Ask], console: Console
             f"read the runtime's log `{server.log_path}`",
         )
     return answers
+
+
+def unanswered(rounds: Sequence[Sequence[Visited]], limit: float) -> str | None:
+    """A sentence where more warm-up requests failed than the gate allows."""
+    answers = [answer for visited in rounds for one in visited for answer in one.answers]
+    failed = sum(not answer.ok for answer in answers)
+    return f"{failed} of {len(answers)} warm-up requests failed" if failed > limit * len(answers) else None
 
 
 def _is_scalar(value: object) -> bool:

@@ -42,8 +42,14 @@ class Watch:
         return bool(self.failed)
 
     def require_well(self) -> None:
-        """Look once more; raise what the server died of, or what was seen of it."""
-        seen = self.failed or self._look()
+        """Look again; raise what the server died of, or what was seen of it each time."""
+        seen = self.failed
+        for _ in range(0 if seen else STRIKES):
+            seen = self._look()
+            if not seen:
+                break
+            self._server.raise_if_dead()
+            self._done.wait(INTERVAL_S)
         if not seen:
             self._server.raise_if_dead()
             return

@@ -301,6 +301,8 @@ def _reason(rows: list[GridRow], chosen: int, eager: GridRow, tolerance: float) 
     row, best = rows[chosen], min(rows, key=lambda row: row.step_ms)
     saved = 1 - row.step_ms / eager.step_ms
     against = f"{abs(saved):.1%} {'below' if saved >= 0 else 'above'} eager"
+    if saved < 0:
+        against += ", which pinned sizes force"
     if not row.buckets:
         against = "no bucket saves enough to be worth its graph"
     if row is best:

@@ -7,13 +7,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trtgate import __version__
-from trtgate.errors import UsageError
+from trtgate.errors import IntegrityError, TraceError, UsageError
 from trtgate.plans.config import Target, config_for
 from trtgate.plans.plan import Plan, write_files
+from trtgate.profile import Profile
 from trtgate.releases.candidate import COSTS, HELD_OUT, HISTOGRAM, PLAN, PROFILE, TRACE, Candidate
 from trtgate.releases.choice import choose_grids
 from trtgate.releases.inputs import Inputs, falling_behind
 from trtgate.runtimes import runtime_for
+from trtgate.runtimes.base import Finding
+from trtgate.runtimes.installed import validate_installed
 from trtgate.traces.base import Trace
 
 MAX_REPLAY_REQUESTS = 1_000_000
@@ -29,6 +32,7 @@ def assemble(
     runtime = runtime_for(profile.runtime.kind)
     files = runtime.render(config, profile.runtime.version)
     effective, findings = runtime.effective_grids(config, profile.runtime.version)
+    checked = [found for text in files.values() for found in _validated(profile, text)]
     behind = falling_behind(inputs)
     candidate = _prepare(folder)
     replay = _replay_trace(inputs)
@@ -57,12 +61,23 @@ def assemble(
         trace_sha256=replay.digest,
         findings=(
             *([behind] if behind else []),
-            *(f"{found.severity}: {found.message}" for found in findings),
+            *(f"{found.severity}: {found.message}" for found in (*findings, *checked)),
         ),
         overrides=overrides,
     )
     plan.write(candidate.path(PLAN))
     return candidate, plan
+
+
+def _validated(profile: Profile, text: str) -> list[Finding]:
+    """What the runtime's own classes say of the file, where its package is installed here; an error is refused."""
+    found = validate_installed(profile.runtime.kind, text, profile.runtime.version)
+    for finding in found:
+        if finding.severity == "error":
+            raise UsageError(
+                f"{profile.runtime.kind} refuses the configuration: {finding.message}", finding.hint
+            )
+    return list(found)
 
 
 def read_replay(candidate: Candidate, plan: Plan) -> Trace:
@@ -72,15 +87,19 @@ def read_replay(candidate: Candidate, plan: Plan) -> Trace:
         raise UsageError(
             f"`{path}` is missing", f"run `trtgate build PROFILE --trace FILE --out {candidate.folder}`"
         )
-    columns = pq.read_table(path)
-    trace = Trace(
-        arrival_s=columns["arrival_s"].to_numpy(),
-        prompt_tokens=columns["prompt_tokens"].to_numpy(),
-        output_tokens=columns["output_tokens"].to_numpy(),
-        sources=plan.trace,
-    )
+    again = f"run `trtgate build PROFILE --trace FILE --out {candidate.folder}` again"
+    try:
+        columns = pq.read_table(path)
+        trace = Trace(
+            arrival_s=columns["arrival_s"].to_numpy(),
+            prompt_tokens=columns["prompt_tokens"].to_numpy(),
+            output_tokens=columns["output_tokens"].to_numpy(),
+            sources=plan.trace,
+        )
+    except (pa.ArrowException, KeyError, OSError, TraceError) as error:
+        raise IntegrityError(f"`{path}` is not what `build` wrote", again) from error
     if trace.digest != plan.trace_sha256:
-        raise UsageError(f"`{path}` is not what `build` wrote", "run `trtgate build` again")
+        raise IntegrityError(f"`{path}` is not what `build` wrote", again)
     return trace
 
 

@@ -1,10 +1,15 @@
 """A folder that the commands fill in turn; says which step is missing and whether what is there belongs together."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
-from trtgate.errors import IntegrityError, UsageError
+from filelock import FileLock, Timeout
+
+from trtgate.errors import IntegrityError, LockedError, UsageError
 from trtgate.evidence.ledger import Ledger
 from trtgate.evidence.report import WarmupReport
 from trtgate.plans.costs import Costs
@@ -24,6 +29,7 @@ PROFILE, PLAN, HISTOGRAM, HELD_OUT, COSTS = (
 )
 WARMUP, LEDGER, VERDICT = "warmup.json", "ledger.jsonl", "verdict.json"
 TRACE = "trace.parquet"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,8 @@ class Candidate:
             path = self.config_folder / name
             if not path.is_file() or sha256_file(path) != digest:
                 raise IntegrityError(f"`{path}` is not what `build` wrote", _again("build", self.folder))
-        if self.profile().digest != plan.profile_sha256:
+        self.profile()  # says what is missing or damaged
+        if sha256_file(self.path(PROFILE)) != plan.profile_sha256:
             raise IntegrityError(
                 f"`{self.path(PROFILE)}` was changed after `build`", _again("build", self.folder)
             )
@@ -87,7 +94,25 @@ class Candidate:
             raise UsageError(
                 f"the warm-up of `{self.folder}` failed: {report.reason}", _again("warmup", self.folder)
             )
+        valid = {(proof.kind, proof.bucket) for proof in report.buckets if proof.valid}
+        unproven = [f"{kind} {bucket}" for kind, bucket in self.plan().buckets if (kind, bucket) not in valid]
+        if unproven:
+            raise UsageError(
+                f"`{self.path(WARMUP)}` does not prove {', '.join(unproven)}", _again("warmup", self.folder)
+            )
         return report
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second warm-up or canary of this folder away: two would disturb each other and mix their files."""
+        try:
+            with FileLock(self.path(LOCK), timeout=0):
+                yield
+        except Timeout:
+            raise LockedError(
+                f"`{self.folder}` is in use by another warm-up or canary",
+                "wait until it has ended, then try again",
+            ) from None
 
     def ledger(self) -> Ledger:
         """The ledger of exactly this plan."""
@@ -124,7 +149,8 @@ def _missing(name: str, folder: Path, command: str) -> UsageError:
 
 
 def _run(command: str, folder: Path) -> str:
-    target = f"PROFILE --trace FILE --out {folder}" if command == "build" else str(folder)
+    quoted = quote(str(folder))  # so that the hint can be typed as it stands
+    target = f"PROFILE --trace FILE --out {quoted}" if command == "build" else quoted
     return f"run `trtgate {command} {target}`"
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from trtgate.errors import IntegrityError
+from trtgate.errors import IntegrityError, UsageError
 from trtgate.record import Record, read_text, sha256, write_atomic
 
 START = "0" * 64
@@ -46,13 +46,32 @@ def read_history(path: Path) -> tuple[Event, ...]:
         return ()
     events = []
     previous = START
-    for number, line in enumerate(read_text(path).splitlines(), 1):
-        event = Event.parse(line, f"`{path}`, line {number}")
-        if event.previous_sha256 != previous or event.sequence != number:
+    for number, line in enumerate(_lines(path), 1):
+        event = _event(line)
+        if event is None or event.previous_sha256 != previous or event.sequence != number:
             raise IntegrityError(f"`{path}` was changed at line {number}", "restore it from a copy")
         previous = sha256(f"{line}\n".encode())
         events.append(event)
     return tuple(events)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise IntegrityError(
+            f"`{path}` was changed: it is not a text file", "restore it from a copy"
+        ) from error
+    return [
+        line.removesuffix("\n") if line.endswith("\n") else "" for line in lines
+    ]  # a cut line is no event
+
+
+def _event(line: str) -> Event | None:
+    try:
+        return Event.parse(line, "a line")
+    except UsageError:
+        return None
 
 
 def append_event(
@@ -90,7 +109,7 @@ def earlier_releases(events: Sequence[Event], live: str) -> tuple[str, ...]:
     """What was in service before `live`, newest first, each once, without those gone back from."""
     marked = rolled_back_from(events)
     positions = [index for index, event in enumerate(events) if event.release == live]
-    before = events[: positions[0]] if positions else events
+    before = events[: positions[-1]] if positions else events
     found: dict[str, None] = {}
     for event in reversed(before):
         if event.release != live and event.release not in marked:

@@ -78,6 +78,12 @@ def scale_trace(trace: Trace, profile: Profile) -> Trace:
 def limits_of(profile: Profile) -> Limits:
     """The profile's limits in the words of the simulation."""
     limits = profile.limits
+    if limits.max_num_tokens <= limits.draft_len:
+        raise UsageError(
+            f"`limits.max_num_tokens` is {limits.max_num_tokens}, a request with `limits.draft_len` "
+            f"{limits.draft_len} takes {1 + limits.draft_len} tokens a step",
+            "raise `limits.max_num_tokens` or lower `limits.draft_len`",
+        )
     return Limits(
         max_batch_size=limits.max_batch_size,
         max_num_tokens=limits.max_num_tokens,

@@ -27,7 +27,9 @@ def find_way_back(store: Store, here: Platform, to: str | None) -> WayBack:
     """
     live = store.live()
     if live is None:
-        raise NotEligibleError(f"no release of `{store.name}` is in service", "run `trtgate release` first")
+        raise NotEligibleError(
+            f"no release of `{store.name}` is in service", "run `trtgate release CANDIDATE` first"
+        )
     target = store.resolve(to) if to else _previous(store, live)
     release = store.verify(target)
     if to and target != live and target in rolled_back_from(store.history()):
@@ -68,5 +70,5 @@ def _previous(store: Store, live: str) -> str:
             return release_id
     raise NotEligibleError(
         f"`{store.name}` has no earlier release to go back to than {live[:SHORT]}",
-        "name one with `--to`, or see `trtgate release list`",
+        f"name one with `--to`, or see `trtgate release list {store.name}`",
     )

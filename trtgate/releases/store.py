@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Literal
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
 from trtgate.errors import IntegrityError, LockedError, NotEligibleError, TrtgateError, UsageError
+from trtgate.profile import Name
 from trtgate.record import Record, flush_folder, sha256_file, write_atomic
 from trtgate.releases.history import Event, append_event, now, read_history, who
 from trtgate.releases.manifest import MANIFEST, Release
 
 SHORT = 12
 CURRENT, HISTORY, LOCK, HOLDER, INTENT = "current", "history.jsonl", ".lock", ".lock-holder", ".intent.json"
+_DAMAGED = "do not use this release; restore it from a copy"
 
 
 class Intent(Record):
@@ -48,7 +51,10 @@ class Store:
         return self.folder / release_id[:SHORT]
 
     def live(self) -> str | None:
-        """The id of the release in service, or None; `IntegrityError` where the link points nowhere."""
+        """The id of the release in service, or None; `IntegrityError` where the link points nowhere.
+
+        A manifest that was changed does not change the id: it stays the one that was put in service.
+        """
         link = self.folder / CURRENT
         if not link.is_symlink():
             return None
@@ -57,54 +63,81 @@ class Store:
             raise IntegrityError(
                 f"`{link}` points to `{target.name}`, which is missing", "restore it from a copy"
             )
-        return sha256_file(target / MANIFEST)
+        found = sha256_file(target / MANIFEST)
+        if found.startswith(target.name):
+            return found
+        for event in reversed(self.history()):
+            if event.release.startswith(target.name):
+                return event.release
+        raise IntegrityError(
+            f"`{target / MANIFEST}` was changed: it is not release `{target.name}`", _DAMAGED
+        )
 
     def history(self) -> tuple[Event, ...]:
         """All changes of what is in service, oldest first."""
         return read_history(self.folder / HISTORY)
 
     def releases(self) -> tuple[tuple[str, Release], ...]:
-        """Every sealed release with its id, by version; nothing is verified."""
-        if not self.folder.is_dir():
-            return ()
-        found = [
-            (sha256_file(path), Release.read(path))
-            for path in self.folder.glob(f"*/{MANIFEST}")
-            if path.parent.name != CURRENT
-        ]
+        """Every sealed release whose manifest is whole, with its id, by version; no other file is verified."""
+        found = []
+        for path in self._manifests():
+            release_id = sha256_file(path)
+            if release_id.startswith(path.parent.name):
+                found.append((release_id, Release.read(path)))
         return tuple(sorted(found, key=lambda item: item[1].version))
+
+    def damaged(self) -> tuple[str, ...]:
+        """The first characters of the releases whose manifest was changed."""
+        return tuple(
+            sorted(
+                path.parent.name
+                for path in self._manifests()
+                if not sha256_file(path).startswith(path.parent.name)
+            )
+        )
+
+    def _manifests(self) -> list[Path]:
+        return [path for path in self.folder.glob(f"*/{MANIFEST}") if len(path.parent.name) == SHORT]
 
     def resolve(self, prefix: str) -> str:
         """The full id for its first characters; refuses what is unknown or not unique."""
         matches = [
             release_id for release_id, _release in self.releases() if release_id.startswith(prefix.lower())
         ]
+        broken = [short for short in self.damaged() if short.startswith(prefix.lower()[:SHORT])]
+        if broken and not matches:
+            manifest = self.folder / broken[0] / MANIFEST
+            raise IntegrityError(f"`{manifest}` was changed: it is not release `{broken[0]}`", _DAMAGED)
         if len(matches) != 1:
             what = "no release" if not matches else f"{len(matches)} releases"
             known = ", ".join(release_id[:SHORT] for release_id, _release in self.releases()) or "none"
-            raise NotEligibleError(f"{what} of `{self.name}` start with `{prefix}`", f"known: {known}")
+            verb = "start" if matches else "starts"
+            raise NotEligibleError(f"{what} of `{self.name}` {verb} with `{prefix}`", f"known: {known}")
         return matches[0]
+
+    def manifest(self, release_id: str) -> Release:
+        """The manifest of one release; `IntegrityError` where it is missing or was changed."""
+        path = self.release_folder(release_id) / MANIFEST
+        if not path.is_file():
+            raise IntegrityError(f"`{path}` is missing", _DAMAGED)
+        if sha256_file(path) != release_id:
+            raise IntegrityError(f"`{path}` was changed: it is not release `{release_id[:SHORT]}`", _DAMAGED)
+        return Release.read(path)
 
     def verify(self, release_id: str) -> Release:
         """Recompute every digest; `IntegrityError` names the first file that is missing, changed or not listed."""
         folder = self.release_folder(release_id)
-        manifest = folder / MANIFEST
-        hint = "do not use this release; restore it from a copy"
-        if not manifest.is_file():
-            raise IntegrityError(f"`{manifest}` is missing", hint)
-        if sha256_file(manifest) != release_id:
-            raise IntegrityError(f"`{manifest}` was changed: it is not release `{release_id[:SHORT]}`", hint)
-        release = Release.read(manifest)
+        release = self.manifest(release_id)
         for name, digest in release.files.items():
             path = folder / name
             if not path.is_file():
-                raise IntegrityError(f"`{path}` is missing", hint)
+                raise IntegrityError(f"`{path}` is missing", _DAMAGED)
             if sha256_file(path) != digest:
-                raise IntegrityError(f"`{path}` was changed after it was sealed", hint)
+                raise IntegrityError(f"`{path}` was changed after it was sealed", _DAMAGED)
         listed = {*release.files, MANIFEST}
         for path in sorted(folder.rglob("*")):
             if path.is_file() and str(path.relative_to(folder)) not in listed:
-                raise IntegrityError(f"`{path}` is not part of the release", hint)
+                raise IntegrityError(f"`{path}` is not part of the release", _DAMAGED)
         return release
 
     def seal(self, release: Release, sources: dict[str, Path]) -> str:
@@ -116,10 +149,13 @@ class Store:
                 target = staging / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, target)
+                flush_folder(target)
                 if sha256_file(target) != release.files[name]:
                     raise IntegrityError(
                         f"`{source}` changed while it was sealed", "run `trtgate release` again"
                     )
+            for inner in {(staging / name).parent for name in sources}:
+                flush_folder(inner)
             release.write(staging / MANIFEST)
             staging.chmod(0o755)
             staging.replace(self.release_folder(release.release_id))
@@ -150,7 +186,13 @@ class Store:
         path = self.folder / INTENT
         if not path.is_file():
             return None
-        intent = Intent.read(path)
+        try:
+            intent = Intent.read(path)
+        except UsageError as error:
+            raise IntegrityError(
+                f"`{path}` is damaged",
+                f"if `trtgate release list {self.name}` shows the right release in service, remove the file",
+            ) from error
         done = self.live() == intent.release
         events = self.history()
         recorded = (
@@ -199,9 +241,16 @@ class Store:
 
 def open_store(root: Path, name: str) -> Store:
     """The store of a name that has releases; refuses one that has none."""
+    try:
+        TypeAdapter(Name).validate_python(name)  # it becomes a path
+    except ValidationError as error:
+        raise UsageError(
+            f"`{name}` is no name of a deployment", "give the `name` that stands in its profile"
+        ) from error
     store = Store(root, name)
     if not store.folder.is_dir():
         raise UsageError(
-            f"no releases of `{name}` in `{root}`", "check `--store`, or run `trtgate release` first"
+            f"no releases of `{name}` in `{root}`",
+            "check `--store`, or run `trtgate release CANDIDATE` first",
         )
     return store

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from trtgate.errors import RuntimeFailedError, TrtgateError, UsageError
+from trtgate.errors import InvalidMeasurementError, RuntimeFailedError, TrtgateError, UsageError
 from trtgate.runtimes.base import Failure, Grids, Launch, Phase, Runtime
 from trtgate.runtimes.devices import used_bytes, wait_until_free
 from trtgate.runtimes.interrupts import held_back
@@ -208,7 +208,8 @@ class Server:
         if over:
             mib = sum(over) >> 20
             message = f"{mib} MiB of device memory did not come back after the runtime ended"
-            raise RuntimeFailedError(message, "look at `nvidia-smi` for the process that holds it")
+            # every process of this start has ended, so that somebody else may hold it: no verdict on the runtime
+            raise InvalidMeasurementError(message, "look at `nvidia-smi` for the process that holds it")
 
     def _reap(self) -> None:
         if self._process is not None:

@@ -1,5 +1,6 @@
 """What a measurement of this length cannot prove, in sentences; printed beside every verdict."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from trtgate.evidence.ledger import Ledger, Measurement, Pair
@@ -12,6 +13,7 @@ from trtgate.verdicts.words import counted, percent
 
 USABLE_CHANCE = 0.8
 WIDE_LIMIT = 1.25
+FEW_COMPARED = 0.5
 TAILS = ("p95", "p99")
 
 
@@ -28,6 +30,7 @@ def cannot_prove(
         *_start_variance(split.valid),
         *_noise(ledger, metrics),
         *_not_measured(findings, runs),
+        *_notes(ledger.pairs),
         "more concurrency than the replayed trace had was not tried",
     )
 
@@ -88,6 +91,16 @@ def _not_measured(findings: Iterable[Finding], runs: Sequence[Measurement]) -> l
     lines = [f"{f.check}: {f.message}" for f in findings if f.state == "note" and f.limit is not None]
     if runs and not any(run.checked_answers for run in runs):
         lines.append("no answer was compared with the baseline's or with eager")
+    checked, answered = (sum(getattr(run, name) for run in runs) for name in ("checked_answers", "succeeded"))
+    if 0 < checked < FEW_COMPARED * answered:
+        lines.append(f"only {checked} of {answered} answers could be compared with the baseline's")
     if any(run.graphs is not None and run.graphs.predicted for run in runs):
         lines.append("graph replays follow from sizes and buckets; the runtime does not report them")
     return lines
+
+
+def _notes(pairs: Sequence[Pair]) -> list[str]:
+    """What the runs say of themselves, each sentence once for an arm."""
+    runs = [run for pair in pairs for run in (pair.baseline, pair.candidate) if run is not None]
+    counts = Counter((run.arm, note) for run in runs for note in dict.fromkeys(run.notes))
+    return [f"{arm}, {counted(count, 'run')}: {note}" for (arm, note), count in counts.items()]

@@ -38,7 +38,7 @@ def split_pairs(ledger: Ledger) -> Split:
     for pair in ledger.pairs:
         causes = pair_causes(pair, ledger.head)
         if valid and not causes:
-            causes = _lost_samples(pair, valid[0], ledger.head)
+            causes = [*_lost_samples(pair, valid[0], ledger.head), *_other_versions(pair, valid[0])]
         if pair.index in seen:
             causes.append(f"pair {pair.index} is in the ledger twice")
         seen.add(pair.index)
@@ -127,6 +127,17 @@ def _lost_samples(pair: Pair, first: Pair, head: LedgerHead) -> list[str]:
         enough, found = (min(_samples(p, limit)) for p in (first, pair))
         if limit.critical and enough >= needed > found:
             causes.append(f"`{limit.name}` has {found} samples of {needed}, the first pair had {enough}")
+    return causes
+
+
+def _other_versions(pair: Pair, first: Pair) -> list[str]:
+    """A runtime that was exchanged between two pairs: the series would mix two of them."""
+    causes = []
+    arms = ((first.baseline, pair.baseline), (first.candidate, pair.candidate))
+    for before, now in arms:
+        versions = [run.runtime_version for run in (before, now) if run is not None and run.runtime_version]
+        if now is not None and len(set(versions)) > 1:
+            causes.append(f"{now.arm}: runtime version {versions[1]}, the first pair ran {versions[0]}")
     return causes
 
 
