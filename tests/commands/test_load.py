@@ -232,6 +232,38 @@ def test_several_processes_give_one_result(trtgate: Trtgate, endpoint: Endpoint)
     assert "4 of 4 complete" in outcome.out
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_sends_and_its_clocks_are_in_the_result(
+    trtgate: Trtgate, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    workers = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "protocol": "tcp://"}
+    with distributed.LocalCluster(**workers) as cluster:
+        address = cluster.scheduler_address
+        outcome = trtgate(
+            "load", endpoint.url, *FOUR, *EASY, *ONE_TOKEN, "--cluster", address, "--out", tmp_path
+        )
+    assert ("4 of 4 complete" in outcome.out, len(endpoint.bodies)) == (True, 4)
+    assert "clocks      of 2 workers" in outcome.out
+    clocks = json.loads((tmp_path / "summary.json").read_text())["clocks"]
+    assert [(clock["asked"], clock["round_trips"]) for clock in clocks] == [(2, 16)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((*FOUR, "--workers", 2), "`--cluster` and `--workers` both say who sends"),
+        ((*FOUR, "--selfcheck"), "`--selfcheck` is about this host, not about those of `--cluster`"),
+        (("--streams", 1, "--for", "1s"), "a timed closed loop runs in one process"),
+    ],
+)
+def test_what_does_not_go_with_a_cluster_is_refused_before_anything_is_sent(
+    trtgate: Trtgate, endpoint: Endpoint, options: tuple[object, ...], said: str
+) -> None:
+    outcome = trtgate("load", endpoint.url, *options, "--cluster", "tcp://127.0.0.1:9")
+    assert (outcome.code, outcome.error, endpoint.bodies) == (2, said, [])
+
+
 def test_a_trace_gives_arrivals_and_lengths_and_is_named(trtgate: Trtgate, endpoint: Endpoint) -> None:
     options = ("--trace", TRACE, "--scale", "0.01", "--speed-up", "100", "--requests", 5)
     outcome = trtgate("load", endpoint.url, *options, *EASY, "--json")

@@ -60,6 +60,10 @@ ConnectionsOption = Annotated[
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for one request.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of arrivals, lengths and prompts.")]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=64, help="Processes that send.")]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Send from Dask workers: tcp://HOST:8786."),
+]
 WarmOption = Annotated[int, typer.Option("--warm", min=0, max=100_000, help="Requests before, not counted.")]
 GoalOption = Annotated[
     list[str] | None, typer.Option("--goal", metavar="METRIC=MS", help="Limits for goodput.")
@@ -100,6 +104,7 @@ def load(
     timeout: TimeoutOption = 300.0,
     seed: SeedOption = 1,
     workers: WorkersOption = 1,
+    cluster: ClusterOption = None,
     warm: WarmOption = 0,
     goal: GoalOption = None,
     margin: MarginOption = 0.10,
@@ -122,13 +127,14 @@ def load(
     for_s = None if duration is None else load_shape.parse_duration(duration)
     pace = load_shape.Pace(rate, arrivals, burstiness, streams, requests, for_s)
     shape = load_shape.Shape(traffic, pace, seed)
+    sending = load_run.Sending(timeout, max_connections, workers, cluster, warm, pace.timed_loop_s)
+    sending.check(selfcheck=selfcheck)
     goals_ms = load_shape.parse_goals(goal or ())
     bearer = None if bearer_env is None else read_bearer(bearer_env)
     path = "/v1/chat/completions" if chat else "/v1/completions"
     endpoint = load_run.find_endpoint(Target(url, model, path, bearer, str(ca) if ca else True), dialect)
     plan = load_shape.plan_load(shape, endpoint.vocab, text=chat)
     question = load_show.Question(margin, goals_ms, peers, _checked(console) if selfcheck else None)
-    sending = load_run.Sending(timeout, max_connections, workers, warm, pace.timed_loop_s)
     result, report = load_run.run_and_report(endpoint, plan, question, sending, console)
     if out is not None:
         load_run.keep(result, report, out)

@@ -16,6 +16,8 @@ from trtgate.commands.load_show import LoadReport, Question, report_load, said_p
 from trtgate.console import Console
 from trtgate.errors import InvalidMeasurementError, UsageError
 from trtgate.loads.base import Dialect, LoadResult, Progress, Target
+from trtgate.loads.cluster import run_cluster
+from trtgate.loads.offsets import WorkerClock, clock_faults
 from trtgate.loads.payload import split_url
 from trtgate.loads.run import run_load
 from trtgate.loads.workers import merge, run_workers
@@ -43,8 +45,23 @@ class Sending:
     timeout_s: float
     max_connections: int
     workers: int
+    cluster: str | None = None  # address of the Dask scheduler whose workers send
     warm: int = 0  # requests before, which do not count
     cut_s: float | None = None  # a closed loop without a number of requests ends here
+
+    def check(self, *, selfcheck: bool) -> None:
+        """Refuse what does not go together."""
+        if self.cluster is not None and self.workers > 1:
+            raise UsageError(
+                "`--cluster` and `--workers` both say who sends", "one process on each Dask worker sends"
+            )
+        if self.cluster is not None and selfcheck:
+            raise UsageError(
+                "`--selfcheck` is about this host, not about those of `--cluster`",
+                "run `trtgate load --selfcheck` where the workers run",
+            )
+        if self.cut_s is not None and (self.workers > 1 or self.cluster is not None):
+            raise UsageError("a timed closed loop runs in one process", "give `--requests` with it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,7 @@ class _Sent:
     result: LoadResult
     interrupted: bool
     faults: tuple[str, ...] = ()
+    clocks: tuple[WorkerClock, ...] = ()
 
 
 @dataclass(slots=True)
@@ -146,8 +164,9 @@ def run_and_report(
         sent.result,
         question,
         workers=sending.workers,
-        faults=sent.faults,
+        faults=(*sent.faults, *clock_faults(sent.clocks, sent.result, question.margin)),
         interrupted=sent.interrupted,
+        clocks=sent.clocks,
     )
     return sent.result, report
 
@@ -177,9 +196,17 @@ def _send_warm(target: Target, plan: Plan, sending: Sending) -> None:
 def _send(target: Target, plan: Plan, sending: Sending, console: Console) -> _Sent:
     """The first Ctrl-C ends the run and keeps what was measured, the second gives up."""
     stop = _Stop(sending.cut_s)
+    if sending.cluster is not None:
+        run = run_cluster(
+            target,
+            plan.asks,
+            sending.cluster,
+            timeout_s=sending.timeout_s,
+            max_connections=sending.max_connections,
+            drain_s=sending.timeout_s,
+        )
+        return _Sent(run.result, False, run.faults, run.clocks)
     if sending.workers > 1:
-        if sending.cut_s is not None:
-            raise UsageError("a timed closed loop runs in one process", "give `--requests` with `--workers`")
         result = run_workers(
             target,
             plan.asks,

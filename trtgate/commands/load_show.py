@@ -12,6 +12,7 @@ from trtgate.console import WIDTH, percent, table
 from trtgate.errors import ExitCode
 from trtgate.loads.base import LoadResult, Progress, Target
 from trtgate.loads.metrics import Spread, Summary, summary
+from trtgate.loads.offsets import WorkerClock
 from trtgate.loads.peers import peer_samples
 from trtgate.loads.selfcheck import Selfcheck
 from trtgate.loads.validity import valid
@@ -59,6 +60,7 @@ class LoadReport(Record):
     summary: Summary
     peers: dict[str, PeerSpread] | None
     selfcheck: Selfcheck | None
+    clocks: tuple[WorkerClock, ...] = ()  # of the workers of a cluster
 
     @property
     def exit_code(self) -> ExitCode:
@@ -87,6 +89,7 @@ def report_load(
     workers: int = 1,
     faults: Sequence[str] = (),
     interrupted: bool = False,
+    clocks: Sequence[WorkerClock] = (),
 ) -> LoadReport:
     """Put everything about a run together; `faults` are reasons found outside the result.
 
@@ -111,6 +114,7 @@ def report_load(
         summary=summary(result, question.goals_ms or None),
         peers=_peers(result) if question.peers else None,
         selfcheck=check,
+        clocks=tuple(clocks),
     )
 
 
@@ -246,7 +250,18 @@ def _instrument(report: LoadReport) -> list[str]:
     ]
     if report.selfcheck is not None:
         lines.append(_line("", said_selfcheck(report.selfcheck)))
+    if report.clocks:
+        lines.append(_line("clocks", _said_clocks(report.clocks)))
     return lines
+
+
+def _said_clocks(clocks: Sequence[WorkerClock]) -> str:
+    offsets_ms = [clock.offset_ms for clock in clocks]
+    worst = max(clocks, key=lambda clock: clock.error_ms)
+    return (
+        f"of {len(clocks)} workers, {min(offsets_ms):+.2f} to {max(offsets_ms):+.2f} ms from this one; "
+        f"each started within {worst.error_ms:.2f} ms of its time (the worst is `{worst.worker}`)"
+    )
 
 
 def _peers(result: LoadResult) -> dict[str, PeerSpread]:

@@ -28,6 +28,11 @@ def valid(
     return tuple(_reasons(result, margin, believed_tokens_per_s))
 
 
+def late_limit_ms(ttft_ms: NDArray[np.float64], margin: float) -> float:
+    """How late requests may be sent: the margin of the median TTFT, no finer than 1 ms."""
+    return max(margin * quantile(ttft_ms, 0.5), FLOOR_MS) if ttft_ms.size else FLOOR_MS
+
+
 def _reasons(result: LoadResult, margin: float, believed: float | None) -> Iterator[str]:
     bar = result.instrument
     done = [answer for answer in result.answers if answer.ok]
@@ -42,7 +47,7 @@ def _reasons(result: LoadResult, margin: float, believed: float | None) -> Itera
         yield f"0 of {len(result.answers)} requests completed"
         return
     got = samples(result)
-    limit_ms = max(margin * quantile(got["ttft_ms"], 0.5), FLOOR_MS)
+    limit_ms = late_limit_ms(got["ttft_ms"], margin)
     if bar.late_p99_ms > limit_ms:
         yield f"requests were sent {bar.late_p99_ms:.1f} ms late at p99, limit {limit_ms:.1f} ms"
     if bar.blind > _BLIND_SHARE and bar.lag_p99_ms > _gap_limit_ms(got["itl_ms"], margin):
