@@ -107,3 +107,10 @@ def test_a_configuration_that_build_rendered_is_clean_even_where_strict(
         "--strict",
     )
     assert outcome.code == 0
+
+
+def test_a_file_of_another_runtime_is_refused(trtgate: Trtgate, tmp_path: Path) -> None:
+    outcome = trtgate("check", file_of(tmp_path, GOOD), "--runtime", "vllm", "--version", "0.26.0")
+    assert outcome.code == 2
+    assert "`cuda_graph_config`" in outcome.out
+    assert "belong to TensorRT-LLM" in " ".join(outcome.out.split())

@@ -33,6 +33,19 @@ COMPILATION = (
     "compile_mm_encoder", "full_cuda_graph", "use_cudagraph", "dynamic_shapes_config", "local_cache_dir",
 )  # fmt: skip
 
+FOREIGN = (
+    "cuda_graph_config",
+    "torch_compile_config",
+    "pytorch_backend_config",
+    "prefill_cuda_graph_backend",
+    "prefill_capture_num_tokens",
+    "kv_cache_config",
+    "enable_iter_perf_stats",
+    "print_iter_log",
+    "max_batch_size",
+    "max_num_tokens",
+)
+
 
 def inspect_text(text: str, version: Version, limits: Mapping[str, int]) -> Inspection:
     """The grids asked for, those in effect, and every finding, errors first."""
@@ -40,6 +53,7 @@ def inspect_text(text: str, version: Version, limits: Mapping[str, int]) -> Insp
     options = judge.read(text)
     if options is None:
         return Inspection(Grids(), Grids(), tuple(judge.findings))
+    judge.foreign(options)
     compilation = judge.compilation(options)
     bounds = judge.limits(options, limits)
     sizes = judge.sizes(options, compilation)
@@ -66,6 +80,18 @@ class _Judge:
     def add(self, severity: Severity, code: str, message: str, hint: str = "") -> None:
         """Keep a finding."""
         self.findings.append(Finding(severity, code, message, hint))
+
+    def foreign(self, options: Mapping[str, Any]) -> None:
+        """Settings of TensorRT-LLM, which vLLM refuses at start."""
+        found = [key for key in FOREIGN if key in options]
+        if found:
+            names = ", ".join(f"`{name}`" for name in found)
+            self.add(
+                "error",
+                "wrong-runtime",
+                f"{names} belong to TensorRT-LLM",
+                "check it with `--runtime tensorrt-llm`",
+            )
 
     def read(self, text: str) -> dict[str, Any] | None:
         """The options by name with underscores; JSON stands for the compilation group alone."""
