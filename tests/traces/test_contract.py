@@ -1,6 +1,8 @@
 """What every reader in the table promises, whoever adds it."""
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +116,8 @@ def test_iterations_are_no_trace(name):
     assert isinstance(read_any(DATA / SAMPLES[name]), Steps | Ranges)
     with pytest.raises(TraceError, match="holds iterations and no requests"):
         read_trace(DATA / SAMPLES[name])
+
+
+def test_the_compiler_is_loaded_only_when_a_file_is_read():
+    code = "import sys; import trtgate.traces; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=DATA.parents[2], check=False).returncode == 0

@@ -9,6 +9,7 @@ from pyarrow import parquet
 
 from trtgate.errors import TraceError
 from trtgate.traces import ColumnNames, ReadOptions, Trace, TraceSource, read_trace
+from trtgate.traces.base import BLOCK_ROWS
 from trtgate.traces.mooncake import spread
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
@@ -229,6 +230,36 @@ def test_damaged_parquet_is_refused(tmp_path):
     (tmp_path / "a.parquet").write_bytes(whole[:-20])
     with pytest.raises(TraceError, match="is not readable as Parquet"):
         read_trace(tmp_path / "a.parquet")
+
+
+def long_parquet(path, changes):
+    """Write rows for three blocks in groups of another size; `changes` maps rows to times."""
+    rows = np.arange(2 * BLOCK_ROWS + 10)
+    times = rows.astype(float)
+    for row, time in changes.items():
+        times[row] = time
+    table = pa.table({"arrival_s": times, "prompt_tokens": rows + 1, "output_tokens": rows + 1})
+    parquet.write_table(table, path, row_group_size=50_000)
+    return read_trace(path)
+
+
+@pytest.mark.parametrize("row", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 2 * BLOCK_ROWS])
+def test_a_row_out_of_order_is_seen_at_the_edges_of_blocks(tmp_path, row):
+    trace = long_parquet(tmp_path / "a.parquet", {row: row - 1.5})
+    assert trace.sources[0].notes == ("1 row was out of order; sorted by time",)
+    assert trace.prompt_tokens.sum() == sum(range(1, 2 * BLOCK_ROWS + 11))
+
+
+@pytest.mark.parametrize("row", [BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS])
+def test_one_uneven_gap_makes_arrivals_believable(tmp_path, row):
+    assert "exactly 1 s apart" in long_parquet(tmp_path / "a.parquet", {}).sources[0].notes[0]
+    assert long_parquet(tmp_path / "b.parquet", {row: row - 0.5}).sources[0].notes == ()
+
+
+def test_a_bad_cell_in_a_later_block_of_parquet_costs_its_row(tmp_path):
+    trace = long_parquet(tmp_path / "a.parquet", {2 * BLOCK_ROWS: float("nan")})
+    assert (trace.sources[0].read, trace.sources[0].kept) == (2 * BLOCK_ROWS + 10, 2 * BLOCK_ROWS + 9)
+    assert trace.arrival_s[-1] == 2 * BLOCK_ROWS + 9
 
 
 @pytest.mark.parametrize("first", ["", "?", "null"])

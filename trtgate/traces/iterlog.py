@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trtgate.traces.base import ReadOptions, Steps
 from trtgate.traces.files import Piece, bytes_of, hashing, lines
 from trtgate.traces.rows import Origin
-from trtgate.traces.scan import SHORTEST_LINE, scan_trtllm
 from trtgate.traces.steps import WIDTH, StepRows, step_rows
 from trtgate.traces.stepstream import join_steps, stream_steps
 from trtgate.traces.tables import in_parallel
@@ -21,6 +20,7 @@ Scan = Callable[[NDArray[np.uint8], NDArray[np.float64]], tuple[int, int]]
 
 
 _TAIL_BYTES = 1 << 16
+_SHORTEST_LINE = 10  # bytes: an iteration line cannot be shorter than what it is known by
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Log:
 
     def _parse(self, piece: Piece, draft_len: int) -> StepRows:
         text = bytes_of(piece)
-        rows = np.empty((len(text) // SHORTEST_LINE + 1, WIDTH))
+        rows = np.empty((len(text) // _SHORTEST_LINE + 1, WIDTH))
         count, total = self.scan(text, rows)
         found = step_rows(rows[:count], draft_len=draft_len, padding_known=self.padded)
         return replace(found, unmatched=total - count, times_s=self._times_s(piece))
@@ -99,9 +99,15 @@ def _time_s(text: bytes | None, spelling: str) -> float:
     return moment.replace(tzinfo=UTC).timestamp()
 
 
+def _scan_trtllm(text: NDArray[np.uint8], rows: NDArray[np.float64]) -> tuple[int, int]:
+    from trtgate.traces.scan import scan_trtllm
+
+    return scan_trtllm(text, rows)
+
+
 TRTLLM = Log(
     "trtllm-log",
-    scan_trtllm,
+    _scan_trtllm,
     re.compile(rb"timestamp = (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"),
     "%Y-%m-%d %H:%M:%S",
     padded=True,

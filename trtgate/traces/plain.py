@@ -12,9 +12,18 @@ from trtgate.traces.base import ColumnNames, ReadOptions, TimeUnit, Trace
 from trtgate.traces.files import hashing, read_head
 from trtgate.traces.jsonlines import head_objects, read_json_lines
 from trtgate.traces.rows import NO_COUNT, NO_TIME, Block, Counts, Origin, assemble, numeric_time_us, select
-from trtgate.traces.tables import date_times_us, find_columns, needed, read_table, split_header, split_row
+from trtgate.traces.tables import (
+    date_times_us,
+    find_columns,
+    in_parallel,
+    needed,
+    read_table,
+    split_header,
+    split_row,
+)
 
 _BATCH_ROWS = 1 << 16  # batches that stay in the cache of a processor are the fastest
+_BUFFER_BYTES = 1 << 18
 OWN_NAMES = ColumnNames("arrival_s", "prompt_tokens", "output_tokens")
 
 
@@ -71,12 +80,17 @@ class ParquetReader:
         """Read the columns; `TraceError` where one is missing, of a wrong type, or the file is damaged."""
         columns = options.columns or OWN_NAMES
         try:
-            with parquet.ParquetFile(path) as file, hashing(path) as digest:
+            # pieces read as they are needed: read ahead, the whole file would be in memory
+            with (
+                parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file,
+                hashing(path) as digest,
+            ):
                 find_columns(path, file.schema_arrow.names, columns)
                 unit = _parquet_unit(path, file.schema_arrow, columns, options)
                 blocks = file.iter_batches(_BATCH_ROWS, columns=list(needed(columns)))
-                parts = (select(_block(path, batch, columns, unit), options) for batch in blocks)
-                return assemble(parts, Origin(path, self.name, unit, digest))
+                parts = in_parallel(lambda batch: select(_block(path, batch, columns, unit), options), blocks)
+                origin = Origin(path, self.name, unit, digest, expected_rows=file.metadata.num_rows)
+                return assemble(parts, origin)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise TraceError(f"`{path}` is not readable as Parquet: {error}", "fetch it again") from error
 
@@ -105,7 +119,8 @@ def _block(path: Path, batch: pa.RecordBatch, columns: ColumnNames, unit: TimeUn
             time_us = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
             late = reason * 0
     else:
-        time_us, late = numeric_time_us(column.cast(pa.float64()).fill_null(0.0).to_numpy(), unit)
+        times = column.fill_null(0) if column.null_count else column
+        time_us, late = numeric_time_us(times.cast(pa.float64()).to_numpy(), unit)
     if column.null_count:
         late[column.is_null().to_numpy(zero_copy_only=False)] = NO_TIME
     return Block(time_us, prompt, output, np.where(late, late, reason))

@@ -11,8 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtgate.errors import TraceError
-from trtgate.traces.base import MAX_TOKENS, ReadOptions, TimeUnit, Trace, TraceSource
-from trtgate.traces.scantable import LATEST_US, scale_times
+from trtgate.traces.base import (
+    BLOCK_ROWS,
+    LATEST_US,
+    MAX_TOKENS,
+    ReadOptions,
+    TimeUnit,
+    Trace,
+    TraceSource,
+    falls,
+)
 
 FINE, NO_TIME, BAD_TIME, NO_COUNT, BAD_COUNT, NEGATIVE, ABSURD, EMPTY, NO_PROMPT, NO_OUTPUT = range(10)
 REASONS = (
@@ -28,7 +36,7 @@ REASONS = (
     "no output tokens",
 )
 _FIRST_ROWS = 1 << 14
-_BLOCK_ROWS = 1 << 16
+_MOST_EXPECTED_ROWS = 1 << 26  # a damaged file may announce any number
 OTHER_SHAPE = "row of another shape"
 CUT_OFF = "last line cut off"
 SCALES: dict[TimeUnit, float] = {"timestamp": 0.0, "s": 1e6, "ms": 1e3, "none": 1.0}  # microseconds
@@ -56,8 +64,8 @@ class Kept:
     """The rows of a block that can be used, and how many were dropped for which reason."""
 
     time_us: NDArray[np.int64]
-    prompt: NDArray[np.int32]
-    output: NDArray[np.int32]
+    prompt: Counts
+    output: Counts
     dropped: Counter[str]
 
 
@@ -70,12 +78,15 @@ class Origin:
     unit: TimeUnit
     sha256: Future[str]
     notes: tuple[str, ...] = ()
+    expected_rows: int = 0  # a guess, for which room is made at once
 
 
 def numeric_time_us(
     values: NDArray[np.float64], unit: TimeUnit
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Turn seconds or milliseconds into microseconds, with a reason where the value is no time."""
+    from trtgate.traces.scantable import scale_times
+
     time_us = np.empty(len(values), np.int64)
     if scale_times(values, SCALES[unit], time_us) == 0:
         return time_us, np.zeros(len(values), np.uint8)
@@ -89,29 +100,28 @@ def select(block: Block, options: ReadOptions) -> Kept:
     if options.zero_output == "one":
         output = np.where(output == 0, 1, output)
     time_us = np.zeros(len(prompt), np.int64) if block.time_us is None else block.time_us
-    if len(prompt) and (reason.any() or not _all_usable(prompt) or not _all_usable(output)):
-        reason = _complaints(prompt, output, reason)
-        fine = reason == FINE
-        time_us, prompt, output = time_us[fine], prompt[fine], output[fine]
+    if not len(prompt) or not (reason.any() or not _all_usable(prompt) or not _all_usable(output)):
+        return Kept(time_us, prompt, output, block.left_out)
+    reason = _complaints(prompt, output, reason)
+    fine = reason == FINE
     counts = np.bincount(reason, minlength=len(REASONS))
     dropped = Counter({REASONS[code]: int(n) for code, n in enumerate(counts) if code != FINE and n})
-    return Kept(time_us, _narrow(prompt), _narrow(output), dropped + block.left_out)
+    return Kept(time_us[fine], prompt[fine], output[fine], dropped + block.left_out)
 
 
 def assemble(parts: Iterable[Kept], origin: Origin) -> Trace:
     """Join the parts of a file into one trace in order of arrival; refuses one without a row to keep."""
     dropped: Counter[str] = Counter()
-    columns = _joined(parts, dropped)
+    columns = _joined(parts, dropped, origin.expected_rows)
     if not len(columns[0]):
         raise nothing_kept(origin.path, dropped)
     time_us, prompt, output = columns
     notes = origin.notes
-    if np.any(time_us[1:] < time_us[:-1]):
+    if falls(time_us):
         late = np.count_nonzero(time_us < np.maximum.accumulate(time_us))
         notes = (*notes, counted(int(late), "row was", "rows were") + " out of order; sorted by time")
         order = np.argsort(time_us, kind="stable")
         time_us, prompt, output = time_us[order], prompt[order], output[order]
-    time_us -= time_us[0]
     regular = _regular(time_us)
     arrival_s = _seconds(time_us)
     source = TraceSource(
@@ -129,16 +139,17 @@ def assemble(parts: Iterable[Kept], origin: Origin) -> Trace:
 
 
 def _seconds(time_us: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Turn microseconds into seconds in place, block by block: the largest traces fill the memory."""
-    arrival_s = time_us.view(np.float64)
-    for start in range(0, len(time_us), _BLOCK_ROWS):
-        arrival_s[start : start + _BLOCK_ROWS] = time_us[start : start + _BLOCK_ROWS] / 1e6
+    """Turn microseconds into seconds from the first in place: the largest traces fill the memory."""
+    arrival_s, first_us = time_us.view(np.float64), time_us[0]
+    for start in range(0, len(time_us), BLOCK_ROWS):
+        arrival_s[start : start + BLOCK_ROWS] = (time_us[start : start + BLOCK_ROWS] - first_us) / 1e6
     return arrival_s
 
 
-def _joined(parts: Iterable[Kept], dropped: Counter[str]) -> list[NDArray[np.int64]]:
+def _joined(parts: Iterable[Kept], dropped: Counter[str], expected_rows: int) -> list[NDArray[np.int64]]:
     """Join times, prompts and outputs as they come, in columns that grow in place: no part is held twice."""
-    columns = [np.empty(_FIRST_ROWS, np.int64) for _ in range(3)]
+    first_rows = min(max(expected_rows, _FIRST_ROWS), _MOST_EXPECTED_ROWS)
+    columns = [np.empty(first_rows, np.int64) for _ in range(3)]
     filled = 0
     for part in parts:
         dropped.update(part.dropped)
@@ -165,10 +176,6 @@ def nothing_kept(path: Path, dropped: Counter[str]) -> TraceError:
         return TraceError(f"`{path}` has a header and no rows", "give a file with traffic in it")
     reasons = ", ".join(f"{reason} ({count})" for reason, count in dropped.most_common())
     return TraceError(f"no row of `{path}` can be used: {reasons}", "check the file and its columns")
-
-
-def _narrow(counts: Counts) -> NDArray[np.int32]:
-    return counts.astype(np.int32, copy=False)
 
 
 def _all_usable(counts: Counts) -> bool:
@@ -202,6 +209,9 @@ def _complaints(
 
 def _regular(time_us: NDArray[np.int64]) -> tuple[str, ...]:
     some = np.diff(time_us[:20])
-    if len(some) < 19 or some[0] <= 0 or np.any(some != some[0]) or np.any(np.diff(time_us) != some[0]):
+    if len(some) < 19 or some[0] <= 0 or np.any(some != some[0]):
+        return ()
+    starts = range(0, len(time_us), BLOCK_ROWS)
+    if any(np.any(np.diff(time_us[start : start + BLOCK_ROWS + 1]) != some[0]) for start in starts):
         return ()
     return (f"arrivals are exactly {some[0] / 1e6:g} s apart: hardly a recorded trace",)

@@ -1,4 +1,7 @@
-"""Compiled scans of log bytes: one pass over a piece, one row of numbers for each iteration line."""
+"""Compiled scans of log bytes: one pass over a piece, one row of numbers for each iteration line.
+
+Import this module where a scan is needed, not at the top of a file: loading the compiler takes half a second.
+"""
 
 import numpy as np
 from numba import njit
@@ -15,7 +18,6 @@ from trtgate.traces.steps import (
     STEP_MS,
 )
 
-SHORTEST_LINE = 10  # bytes: an iteration line cannot be shorter than what it is known by
 _LARGEST = 1e15
 _MOST_DIGITS = 16
 _POWERS = 10.0 ** np.arange(_MOST_DIGITS + 1)

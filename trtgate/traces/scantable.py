@@ -1,9 +1,13 @@
-"""A compiled scan of tables that are written as they should be; at the first doubt it gives up on the piece."""
+"""A compiled scan of tables that are written as they should be; at the first doubt it gives up on the piece.
+
+Import this module where a scan is needed, not at the top of a file: loading the compiler takes half a second.
+"""
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from trtgate.traces.base import LATEST_US
 from trtgate.traces.files import Piece, bytes_of
 
 _NEWLINE, _RETURN, _COMMA, _POINT, _COLON, _MINUS, _PLUS, _BLANK, _T, _Z = (
@@ -16,7 +20,6 @@ _DAYS_BEFORE = np.arange(_YEARS * 12 + 1).astype("datetime64[M]").astype("dateti
 _TO_MICROSECONDS = 10 ** np.arange(6, -1, -1)
 _LARGEST = 2_000_000_000
 _GIVE_UP = -1
-LATEST_US = 4.5e18  # keeps differences of times within 64 bits
 
 
 def scan_table(
@@ -28,8 +31,9 @@ def scan_table(
     microseconds, or a date where `scale` is 0.
     """
     text = bytes_of(piece)
-    most = np.count_nonzero(text == _NEWLINE) + 1
-    time_us, counts = np.zeros(most, np.int64), np.empty((2, most), np.int32)
+    most = len(text) // 4 + 1  # the shortest row has two counts, a comma and a newline
+    time_us = np.zeros(most, np.int64) if places[0] < 0 else np.empty(most, np.int64)
+    counts = np.empty((2, most), np.int32)
     rows = _scan(text, width, places, scale, time_us, *counts)
     return None if rows < 0 else (time_us[:rows], counts[:, :rows])
 

@@ -1,11 +1,12 @@
 """From rows of numbers, as logs and statistics give them, to steps with sizes, padding and losses counted."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from trtgate.traces.base import MAX_TOKENS
@@ -44,7 +45,7 @@ def step_rows(rows: NDArray[np.float64], *, draft_len: int, padding_known: bool)
     sizes = np.empty((2, len(rows)), np.int32)
     reason = np.empty(len(rows), np.uint8)
     decode = np.empty(len(rows), np.bool_)
-    without_requests = _classify(rows, 1 + draft_len, padding_known, sizes, decode, reason)
+    without_requests = _compiled_classify()(rows, 1 + draft_len, padding_known, sizes, decode, reason)
     dropped = Counter(
         {
             name: int(count)
@@ -66,7 +67,13 @@ def step_rows(rows: NDArray[np.float64], *, draft_len: int, padding_known: bool)
     return StepRows(columns, dropped, without_requests=without_requests)
 
 
-@njit(cache=True, nogil=True)
+@cache
+def _compiled_classify() -> Callable[..., int]:
+    from numba import njit
+
+    return cast("Callable[..., int]", njit(cache=True, nogil=True)(_classify))
+
+
 def _classify(  # noqa: PLR0917 - compiled: keywords are not for free
     rows: NDArray[np.float64],
     each: int,

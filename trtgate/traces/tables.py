@@ -29,7 +29,6 @@ from trtgate.traces.rows import (
     numeric_time_us,
     select,
 )
-from trtgate.traces.scantable import scan_table
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _THREADS = 2
@@ -61,7 +60,8 @@ class TableReader:
 
 def read_table(path: Path, name: str, columns: ColumnNames, unit: TimeUnit, options: ReadOptions) -> Trace:
     """Read a table with commas whose three columns and time unit are known."""
-    header = split_header(read_head(path))
+    head = read_head(path)
+    header = split_header(head)
     if header[0] != ",":
         raise TraceError(f"`{path}` separates its columns by {SEPARATORS[header[0]]}", "save it with commas")
     where = find_columns(path, header[1], columns)
@@ -73,7 +73,12 @@ def read_table(path: Path, name: str, columns: ColumnNames, unit: TimeUnit, opti
 
     with hashing(path) as digest:
         parts = in_parallel(parse, _without_header(lines(path)))
-        return assemble(parts, Origin(path, name, unit, digest))
+        return assemble(parts, Origin(path, name, unit, digest, expected_rows=_expected_rows(path, head)))
+
+
+def _expected_rows(path: Path, head: bytes) -> int:
+    """Guess from the first rows, and a little more: room that is not filled costs nothing."""
+    return int(path.stat().st_size * (head.count(b"\n") + 1) / len(head) * 1.02)
 
 
 def split_header(head: bytes) -> tuple[str, list[str]]:
@@ -121,12 +126,14 @@ def _without_header(pieces: Iterable[Piece]) -> Iterator[Piece]:
     for piece in pieces:
         rows = piece.lstrip(b"\r\n").partition(b"\n")[2] if first else piece
         first = False
-        if rows.strip():
+        if rows and not rows.isspace():
             yield rows
 
 
 def _parse(piece: Piece, width: int, where: list[int], unit: TimeUnit) -> Block:
     """Read rows by the compiled scan; where it is in doubt, read this piece cell by cell."""
+    from trtgate.traces.scantable import scan_table
+
     time, prompt_place, output_place = where if len(where) == 3 else (-1, *where)
     found = scan_table(piece, width, (time, prompt_place, output_place), SCALES[unit])
     if found is None:

@@ -5,13 +5,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trtgate.traces.base import ReadOptions, Steps
 from trtgate.traces.iterlog import Log
-from trtgate.traces.scan import scan_vllm
+
+
+def _scan_vllm(text: NDArray[np.uint8], rows: NDArray[np.float64]) -> tuple[int, int]:
+    from trtgate.traces.scan import scan_vllm
+
+    return scan_vllm(text, rows)
+
 
 _VLLM = Log(
     "vllm-log",
-    scan_vllm,
+    _scan_vllm,
     re.compile(rb" [A-Z]+ (\d\d-\d\d \d\d:\d\d:\d\d) \["),
     "%m-%d %H:%M:%S",  # the year is not written: a span over New Year is lost
     padded=False,
