@@ -14,7 +14,7 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet --editable '.[reference]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[reference,cluster,plot]' --group dev
 	touch $@
 
 # The main job from traffic to rollback, on the embedded runtime; about three minutes.

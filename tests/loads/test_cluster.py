@@ -150,6 +150,7 @@ def run_skewed(client):
 
 
 def test_the_start_is_one_moment_on_clocks_that_differ():
+    pytest.importorskip("distributed")
     client = Skewed(None, ahead_ns=(5_000_000_000, -3_000_000_000))
     run = run_skewed(client)
     apart_ms = (client.orders["a"].start_ns - client.orders["b"].start_ns) / 1e6
