@@ -1,5 +1,6 @@
 """From a profile and a trace to a candidate folder: plan, histograms and the runtime's own files."""
 
+import io
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from trtgate.errors import IntegrityError, TraceError, UsageError
 from trtgate.plans.config import Target, config_for
 from trtgate.plans.plan import Plan, write_files
 from trtgate.profile import Profile
+from trtgate.record import write_atomic
 from trtgate.releases.candidate import COSTS, HELD_OUT, HISTOGRAM, PLAN, PROFILE, TRACE, Candidate
 from trtgate.releases.choice import choose_grids
 from trtgate.releases.inputs import Inputs, falling_behind
@@ -124,12 +126,9 @@ def _write_trace(path: Path, trace: Trace) -> None:
             "output_tokens": trace.output_tokens,
         }
     )
-    temporary = path.with_suffix(".tmp")
-    try:
-        pq.write_table(table, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    written = io.BytesIO()
+    pq.write_table(table, written)
+    write_atomic(path, written.getvalue())
 
 
 def _prepare(folder: Path) -> Candidate:
