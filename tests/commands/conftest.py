@@ -2,9 +2,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.leftovers import leaves_nothing
 from trtgate.cli import run
 
 
@@ -37,14 +37,9 @@ def trtgate(capsys: pytest.CaptureFixture[str]) -> Trtgate:
     """Runs a command line in this process, and checks that no process of it is left."""
 
     def call(*arguments: object) -> Outcome:
-        code = run([str(argument) for argument in arguments])
+        with leaves_nothing():
+            code = run([str(argument) for argument in arguments])
         printed = capsys.readouterr()
-        left = [
-            process
-            for process in psutil.Process().children(recursive=True)
-            if "trtgate" in " ".join(process.cmdline())
-        ]
-        assert left == []
         return Outcome(code, printed.out, printed.err)
 
     return call

@@ -12,6 +12,8 @@ from trtgate.releases.candidate import WARMUP
 from trtgate.releases.seal import seal
 from trtgate.releases.store import Store
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 
 def test_an_unknown_profile_key(trtgate: Trtgate, tmp_path: Path) -> None:
     data = small_profile().model_dump(mode="json")

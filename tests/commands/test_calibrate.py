@@ -18,6 +18,8 @@ from trtgate.plans.costs import Costs
 from trtgate.plans.plan import Plan
 from trtgate.releases.inputs import read_costs
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 FEW = ("--points", 3, "--repeat", 1)
 
 
@@ -81,6 +83,7 @@ def test_a_runtime_that_dies_leaves_its_log_and_no_costs(
     assert "crash-at-start" in (logs / "eager.log").read_text()
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_leaves_nothing(profile: Path, tmp_path: Path) -> None:
     code = "from trtgate.cli import main; main()"
     command = [sys.executable, "-c", code, "calibrate", profile, "--out", tmp_path / "o"]

@@ -163,10 +163,6 @@ def test_a_plot_is_drawn_beside(trtgate: Trtgate, tmp_path: Path) -> None:
         ((TRACE, "--speed-up", "0"), "a speed-up of `0` is not above zero"),
         ((TRACE, "--draft-len", "600"), "`--max-num-tokens 512` is below the 601 of one request"),
         (("--endpoint", "http://127.0.0.1:1", "--for", "soon"), "`soon` is not a length of time"),
-        (
-            ("--endpoint", "http://127.0.0.1:1"),
-            "`http://127.0.0.1:1/metrics` does not answer: ConnectionError",
-        ),
     ],
 )
 def test_a_mistake_is_one_error_and_writes_nothing(
@@ -177,6 +173,15 @@ def test_a_mistake_is_one_error_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_endpoint_that_does_not_answer_is_named(
+    trtgate: Trtgate, tmp_path: Path, closed_port: int
+) -> None:
+    url = f"http://127.0.0.1:{closed_port}"
+    outcome = trtgate("histogram", "--endpoint", url, *LIMITS, "--out", tmp_path / "h.json")
+    assert (outcome.code, outcome.error) == (2, f"`{url}/metrics` does not answer: ConnectionError")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_sum_is_not_written_over_one_of_its_parts(trtgate: Trtgate, tmp_path: Path) -> None:
     trtgate("histogram", TRACE, *LIMITS, "--out", tmp_path / "h.json")
     before = (tmp_path / "h.json").read_bytes()
@@ -184,6 +189,7 @@ def test_a_sum_is_not_written_over_one_of_its_parts(trtgate: Trtgate, tmp_path: 
     assert (outcome.code, (tmp_path / "h.json").read_bytes()) == (2, before)
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_signal_keeps_and_writes_what_was_read(trtgate: Trtgate, tmp_path: Path, number: int) -> None:
     bodies = ["[]", decode_rows(1, [4, 4]), "[]", decode_rows(3, [2])]
@@ -198,6 +204,7 @@ def test_a_signal_keeps_and_writes_what_was_read(trtgate: Trtgate, tmp_path: Pat
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) >= 3
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_a_signal_before_anything_was_read_is_130(trtgate: Trtgate, tmp_path: Path) -> None:
     with pages(Script(["[]", "[]"], then=lambda: os.kill(os.getpid(), signal.SIGINT))) as server:
         outcome = trtgate("histogram", "--endpoint", server.url, "--for", "1h", "--out", tmp_path / "h.json")

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -117,11 +116,11 @@ def test_answers_of_another_length_make_the_run_invalid(trtgate: Trtgate, endpoi
     assert "4 of 4 answers have another length than asked for" in outcome.out
 
 
-def test_nothing_completed_is_invalid_and_still_written(trtgate: Trtgate, tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        outcome = trtgate("load", url, "--model", "m", *FOUR, "--out", tmp_path / "out")
+def test_nothing_completed_is_invalid_and_still_written(
+    trtgate: Trtgate, tmp_path: Path, closed_port: int
+) -> None:
+    url = f"http://127.0.0.1:{closed_port}"
+    outcome = trtgate("load", url, "--model", "m", *FOUR, "--out", tmp_path / "out")
     assert outcome.code == 12
     assert "0 of 4 requests completed" in outcome.out
     assert "4 refused" in outcome.out
@@ -216,6 +215,7 @@ def test_a_closed_loop_ends_by_the_clock_unless_it_has_a_number() -> None:
     assert len(plan_load(shape(streams=2, for_s=5.0), 100).asks) == 500
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_ends_the_run_and_keeps_what_was_measured(
     trtgate: Trtgate, endpoint: Endpoint, tmp_path: Path
 ) -> None:
@@ -232,6 +232,7 @@ def test_several_processes_give_one_result(trtgate: Trtgate, endpoint: Endpoint)
     assert "4 of 4 complete" in outcome.out
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_sends_and_its_clocks_are_in_the_result(
     trtgate: Trtgate, endpoint: Endpoint, tmp_path: Path
@@ -308,16 +309,15 @@ def test_an_address_is_needed(trtgate: Trtgate) -> None:
     assert (trtgate("load").code, trtgate("load", "ftp://x", "--rate", 1).code) == (2, 2)
 
 
-def test_a_server_that_is_not_there_is_told_at_once(trtgate: Trtgate) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        outcome = trtgate("load", f"http://127.0.0.1:{unused.getsockname()[1]}", "--rate", 1)
+def test_a_server_that_is_not_there_is_told_at_once(trtgate: Trtgate, closed_port: int) -> None:
+    outcome = trtgate("load", f"http://127.0.0.1:{closed_port}", "--rate", 1)
     assert (outcome.code, "does not answer" in outcome.error) == (12, True)
 
 
-def test_a_load_without_a_trace_does_not_wait_for_the_readers() -> None:
+def test_a_load_without_a_trace_does_not_wait_for_the_readers(closed_port: int) -> None:
+    url = f"http://127.0.0.1:{closed_port}"
     code = (
-        "import sys; from trtgate.cli import run; run(['load', 'http://127.0.0.1:1', '--rate', '1', '--model', 'm',"
+        f"import sys; from trtgate.cli import run; run(['load', '{url}', '--rate', '1', '--model', 'm',"
         " '--requests', '1', '--quiet']); print(sorted({'numba', 'pandas', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

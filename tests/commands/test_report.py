@@ -12,6 +12,8 @@ from trtgate.releases.candidate import WARMUP
 from trtgate.releases.seal import seal
 from trtgate.releases.store import Store
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 
 def test_a_candidate_is_printed_as_markdown(trtgate: Trtgate, tmp_path: Path) -> None:
     judged(tmp_path / "c")

@@ -192,6 +192,7 @@ def test_after_a_stop_one_reading_is_left() -> None:
     assert len(list(ticks(600.0, 600.0, stop))) == 1
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_a_second_signal_interrupts() -> None:
     with stopped_by_signals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -216,6 +217,7 @@ def test_what_is_no_address(url: str) -> None:
         record(Wanted(url, 1.0), QUIET)
 
 
+@pytest.mark.timeout(60)
 def test_the_reference_runtime_gives_one_context_step_and_the_decode_steps_of_each_answer(
     tmp_path: Path,
 ) -> None:

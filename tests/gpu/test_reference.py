@@ -14,6 +14,7 @@ from trtgate.reference.worker import build
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.timeout(120),
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 MAX_SEQ_LEN = 512

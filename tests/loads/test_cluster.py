@@ -21,6 +21,8 @@ from trtgate.loads.run import run_load
 from trtgate.loads.validity import valid
 from trtgate.loads.workers import Share, share_out
 
+pytestmark = pytest.mark.timeout(60)  # starts clusters
+
 NOWHERE = Target("http://127.0.0.1:9", "m")
 
 
@@ -91,6 +93,7 @@ def test_a_worker_that_dies_leaves_its_requests_unfinished_and_the_run_invalid(s
     assert run.result.answers[1].detail == fault
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.filterwarnings("ignore")
 def test_an_interrupt_ends_the_load_on_every_worker(dask, server):
     distributed = pytest.importorskip("distributed")
@@ -256,9 +259,10 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     assert caught.value.hint == "install `trtgate[cluster]`"
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "pigeon://127.0.0.1:9"])
+@pytest.mark.parametrize("scheme", ["tcp", "pigeon"])
 @pytest.mark.filterwarnings("ignore")
-def test_an_address_without_a_scheduler_is_refused(monkeypatch, address):
+def test_an_address_without_a_scheduler_is_refused(monkeypatch, closed_port, scheme):
+    address = f"{scheme}://127.0.0.1:{closed_port}"
     pytest.importorskip("distributed")
     monkeypatch.setattr(loads_cluster, "_CONNECT_S", 0.2)
     with pytest.raises(UsageError, match=f"no Dask scheduler answers at `{address}`"):

@@ -13,6 +13,8 @@ from trtgate.errors import TraceError, TrtgateError, UsageError
 from trtgate.plans.cluster import Part, histogram_of, part_histogram
 from trtgate.plans.histogram import Limits
 
+pytestmark = pytest.mark.timeout(60)  # starts clusters
+
 LIMITS = Limits(max_batch_size=4, max_num_tokens=16, max_seq_len=64)
 
 

@@ -1,12 +1,13 @@
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import requests
 import yaml
@@ -26,7 +27,6 @@ OPTIONS: dict[str, Any] = {
 @dataclass
 class Server:
     process: subprocess.Popen[str]
-    url: str
 
     def __post_init__(self) -> None:
         self.lines: list[str] = []
@@ -39,6 +39,13 @@ class Server:
             with self._changed:
                 self.lines.append(line)
                 self._changed.notify_all()
+
+    @cached_property
+    def url(self) -> str:
+        """Where it listens: the system chose the port, so that none need be free."""
+        found = psutil.Process(self.process.pid).net_connections("tcp")
+        (port,) = {socket.laddr.port for socket in found if socket.status == psutil.CONN_LISTEN}
+        return f"http://127.0.0.1:{port}"
 
     def wait_for(self, mark: str) -> None:
         with self._changed:
@@ -62,12 +69,6 @@ class Server:
         return answer.json()["choices"][0]["token_ids"]
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 @pytest.fixture
 def options() -> dict[str, Any]:
     return OPTIONS
@@ -79,7 +80,6 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., S
     started: list[Server] = []
 
     def start(*flags: str, options: dict[str, Any] = OPTIONS, port: int = 0, model: str = "tiny") -> Server:
-        port = port or free_port()
         path = Path(tmp_path_factory.mktemp("reference")) / "options.yaml"
         path.write_text(yaml.safe_dump(options))
         command = [sys.executable, "-m", "trtgate.reference", "serve", model, "--host", "127.0.0.1"]
@@ -90,7 +90,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., S
             text=True,
             cwd=Path(__file__).parents[2],
         )
-        started.append(Server(process, f"http://127.0.0.1:{port}"))
+        started.append(Server(process))
         return started[-1]
 
     yield start

@@ -1,6 +1,8 @@
 import pytest
 import requests
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 PROMPT = list(range(20))
 READY = "Application startup complete."
 SLIM = {"max_batch_size": 8, "max_num_tokens": 64, "max_seq_len": 128, "enable_iter_perf_stats": True}

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import requests
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 PROMPT = list(range(20))
 ROOT = Path(__file__).parents[2]
 
@@ -104,6 +106,7 @@ def test_the_iteration_log_is_printed_when_asked_for(server):
     server.wait_for("'num_ctx_requests': 1, 'num_ctx_tokens': 20, 'num_generation_tokens': 0}")
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_server_with_an_open_stream_cleanly(launch, number):
     server = launch()
@@ -116,6 +119,7 @@ def test_a_signal_ends_a_server_with_an_open_stream_cleanly(launch, number):
     assert "Traceback" not in server.output()
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_a_signal_during_the_start_ends_it_cleanly(launch):
     server = launch("--fault", "hang-at-start")
     server.wait_for("Starting the reference runtime")
@@ -143,10 +147,11 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_loaded(launch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        server = launch(port=taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        server = launch(port=port)
         output = server.output()
     assert server.process.wait(20) == 2
-    assert f"Failed to bind socket to 127.0.0.1:{server.url.rsplit(':', 1)[1]}" in output
+    assert f"Failed to bind socket to 127.0.0.1:{port}" in output
 
 
 def test_it_ends_with_the_process_that_started_it():

@@ -251,6 +251,7 @@ def started(tmp_path: Path, stage: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("stage", ["start", "serve"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt_leaves_nothing(tmp_path, stage, number):

@@ -17,6 +17,8 @@ from trtgate.runtimes.process import Server, attach, serve
 from trtgate.runtimes.stats import Poller
 from trtgate.runtimes.tree import is_alive
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from trtgate.runtimes.ready import new_session
 from trtgate.runtimes.stats import Poller
 from trtgate.runtimes.tree import is_alive, send
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
 CONFIG = RuntimeConfig(
     target="eager",
