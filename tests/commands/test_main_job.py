@@ -13,13 +13,19 @@ from trtgate.releases.seal import seal
 from trtgate.releases.store import Store
 from trtgate.verdicts.judge import judge
 
+pytestmark = pytest.mark.timeout(60)  # starts real runtimes
+
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    return write_profile(tmp_path)
+    return write_profile(tmp_path, canary={"window_s": 0.4})
 
 
-def test_build_warmup_canary_release_and_rollback(trtgate: Trtgate, profile: Path, tmp_path: Path) -> None:
+@pytest.mark.tools
+@pytest.mark.timeout(180)
+def test_build_warmup_canary_release_gate_and_rollback(
+    trtgate: Trtgate, profile: Path, tmp_path: Path
+) -> None:
     store, first, second = tmp_path / "r", tmp_path / "first", tmp_path / "second"
     assert trtgate("build", profile, "--out", first).code == 0
     assert trtgate("warmup", first).code == 0
@@ -37,6 +43,18 @@ def test_build_warmup_canary_release_and_rollback(trtgate: Trtgate, profile: Pat
     assert (store / "small" / "current").resolve() != live
     listed = trtgate("release", "list", "small", "--store", store).out
     assert ("in service" in listed, "gone back from" in listed) == (True, True)
+
+
+def test_a_candidate_is_built_and_every_bucket_of_it_proven(
+    trtgate: Trtgate, profile: Path, tmp_path: Path
+) -> None:
+    assert trtgate("build", profile, "--out", tmp_path / "c").code == 0
+    outcome = trtgate("warmup", tmp_path / "c")
+    report = open_candidate(tmp_path / "c").warmup()
+    assert (outcome.code, report.passed) == (0, True)
+    assert {(bucket.kind, bucket.bucket) for bucket in report.buckets} == set(
+        open_candidate(tmp_path / "c").plan().buckets
+    )
 
 
 def test_a_bucket_with_wrong_answers_is_refused_with_its_name(
@@ -89,10 +107,9 @@ def seal_without_canary(candidate: Candidate, store: Store) -> None:
 def test_the_canary_counts_the_work_of_both_arms_and_judge_repeats_its_verdict(
     trtgate: Trtgate, profile: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "c"
-    for command in (("build", profile, "--out", folder), ("warmup", folder)):
-        assert trtgate(*command).code == 0
-    trtgate("canary", folder, "--store", tmp_path / "r", "--baseline", "eager")
+    folder = built_with(trtgate, profile, tmp_path / "c")
+    warmup_of(open_candidate(folder)).write(folder / WARMUP)
+    assert trtgate("canary", folder, "--store", tmp_path / "r", "--baseline", "eager").code == 0
     pairs = Ledger.read(folder / "ledger.jsonl").pairs
     assert [pair.order for pair in pairs] == ["baseline-first", "candidate-first"]
     for pair in pairs:
