@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from tests.leftovers import adopt_orphans, ended, family
+from tests.leftovers import adopt_orphans, ended, family, reap
 
 AT_START = pytest.StashKey[set[psutil.Process]]()
 # What a person, a terminal or a CI runner may have set and no result may depend on.
@@ -82,6 +82,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         for line in left:
             reporter.write_line(f"left running by a test, now killed: {line}", red=True)
+    reap()
 
 
 @contextmanager

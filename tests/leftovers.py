@@ -1,8 +1,9 @@
 """Processes that a test brought forth, told by parentage and start time; a name or a path says nothing."""
 
 import ctypes
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 
 import psutil
@@ -39,6 +40,13 @@ def ended(processes: Iterable[psutil.Process], within_s: float) -> list[str]:
         process.kill()
     psutil.wait_procs(left, timeout=within_s)
     return said
+
+
+def reap() -> None:
+    """Take leave of every dead child, the adopted ones too, so that none is handed on as a zombie."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG) != (0, 0):
+            pass
 
 
 def describe(processes: Iterable[psutil.Process]) -> list[str]:
