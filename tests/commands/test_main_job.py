@@ -111,8 +111,9 @@ def test_the_canary_counts_the_work_of_both_arms_and_judge_repeats_its_verdict(
     warmup_of(open_candidate(folder)).write(folder / WARMUP)
     assert trtgate("canary", folder, "--store", tmp_path / "r", "--baseline", "eager").code == 0
     pairs = Ledger.read(folder / "ledger.jsonl").pairs
-    assert [pair.order for pair in pairs] == ["baseline-first", "candidate-first"]
-    for pair in pairs:
+    assert len(pairs) >= 2  # more where a busy machine made one of them invalid
+    for place, pair in enumerate(pairs):
+        assert pair.order == ("baseline-first", "candidate-first")[place % 2]
         candidate = pair.candidate
         assert candidate is not None
         assert candidate.work_sha256 == pair.baseline.work_sha256
