@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(60)  # starts real runtimes
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
-    return write_profile(tmp_path, canary={"window_s": 0.4})
+    return write_profile(tmp_path, canary={"window_s": 0.6})
 
 
 @pytest.mark.tools
